@@ -1,0 +1,154 @@
+"""How every script of this book is called, and how it answers.
+
+A script is a function `main(argv=None)` under the decorator `command`. Bad input raises `BadInput`, which becomes one line on
+stderr and exit status 2; tables go to stdout for a person, or one strict JSON object with `--json`; files are written whole
+or not at all. Nothing here knows about models.
+"""
+
+import argparse
+import functools
+import json
+import os
+import secrets
+import sys
+from pathlib import Path
+
+from tabulate import tabulate
+
+
+class BadInput(ValueError):
+    """Input that the caller can mend. Its text is one line: what is wrong, and what to do."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with defaults shown in the help, no guessed abbreviations, and errors as `BadInput`."""
+
+    def __init__(self, *args, **kwargs):
+        kwargs.setdefault("formatter_class", argparse.ArgumentDefaultsHelpFormatter)
+        kwargs.setdefault("allow_abbrev", False)
+        super().__init__(*args, **kwargs)
+
+    def error(self, message):
+        raise BadInput(f"{message}; `{self.prog} --help` lists what it takes")
+
+    def add(self, *names):
+        """Add the options that several scripts share: `model`, `threads`, `seed`, `json`."""
+        for name in names:
+            flag, settings = _SHARED[name]
+            self.add_argument(flag, **settings)
+        return self
+
+
+def whole_number(minimum, maximum=None):
+    """An argparse type: a whole number from `minimum` up, to `maximum` where one is given."""
+
+    def convert(text):
+        bounds = f"{minimum} or more" if maximum is None else f"{minimum} to {maximum}"
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, {bounds}") from None
+        if value < minimum or (maximum is not None and value > maximum):
+            raise argparse.ArgumentTypeError(f"{value} is not {bounds}")
+        return value
+
+    return convert
+
+
+def number_list(minimum):
+    """An argparse type: whole numbers separated by commas, each `minimum` or more."""
+    one = whole_number(minimum)
+    return lambda text: [one(part) for part in text.split(",")]
+
+
+_SHARED = {
+    "model": (
+        "--model",
+        dict(default="embedded", metavar="SOURCE", help="embedded, a folder, random:gpt2 or a hub id owner/name[@revision]"),
+    ),
+    "threads": ("--threads", dict(type=whole_number(1, 1024), default=1, metavar="N", help="torch threads")),
+    "seed": ("--seed", dict(type=whole_number(0, 2**63 - 1), default=0, metavar="N", help="of all random numbers")),
+    "json": ("--json", dict(action="store_true", help="print one JSON object instead of tables")),
+}
+
+
+def command(body):
+    """Make `body(argv)` a script's `main`: exit status 0, or 2 with one line on stderr for bad input, never a traceback."""
+
+    @functools.wraps(body)
+    def main(argv=None):
+        if hasattr(sys.stdout, "reconfigure"):  # a terminal that cannot show a piece of text gets its escape instead
+            sys.stdout.reconfigure(errors="backslashreplace")
+        try:
+            body(argv)
+            sys.stdout.flush()
+            return 0
+        except BadInput as error:
+            message = str(error)
+        except BrokenPipeError:  # the reader of our output, say `head`, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except OSError as error:
+            message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        except KeyboardInterrupt:
+            message = "interrupted"
+            print(f"error: {message}", file=sys.stderr)
+            return 130
+        print("error: " + " ".join(message.split()), file=sys.stderr)
+        return 2
+
+    return main
+
+
+def table(headings, rows):
+    """Text of a table: the first column to the left, all others to the right."""
+    align = ["left"] + ["right"] * (len(headings) - 1)
+    return tabulate(rows, headings, tablefmt="simple", colalign=align, disable_numparse=True)
+
+
+def dump_json(value):
+    """Strict JSON of plain values, indented; raises ValueError on NaN and Infinity, TypeError on tensors."""
+    return json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def parse_json(text):
+    """The value of strict JSON `text`; raises ValueError on NaN, Infinity and a key given twice."""
+
+    def once(pairs):
+        keys = [key for key, _ in pairs]
+        twice = sorted({key for key in keys if keys.count(key) > 1}) if len(set(keys)) < len(keys) else []
+        if twice:
+            raise ValueError(f"the key {twice[0]!r} stands there twice")
+        return dict(pairs)
+
+    def refuse(name):
+        raise ValueError(f"{name} is not JSON")
+
+    try:
+        return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def read_json(path):
+    """The object in the JSON file at `path`; raises BadInput that names the file."""
+    try:
+        value = parse_json(Path(path).read_bytes().decode("utf-8"))
+    except FileNotFoundError:
+        raise BadInput(f"{path} does not exist") from None
+    except ValueError as error:
+        raise BadInput(f"{path} is not strict JSON ({error}); fetch or write it again") from None
+    if not isinstance(value, dict):
+        raise BadInput(f"{path} holds a JSON {type(value).__name__}, not an object; fetch or write it again")
+    return value
+
+
+def write_whole(path, data):
+    """Write `data`, text or bytes, to `path` so that a reader sees the old file or the whole new one, never a part."""
+    path = Path(path)
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        partial.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,415 @@
+"""Chapter 2: a model is a bundle of config, weights and tokenizer, and loading it is checking it.
+
+    python examples/ch02/artefact.py                                   # the manifest of the embedded model
+    python examples/ch02/artefact.py --model openai-community/gpt2     # of a real GPT-2, from the hub
+    python examples/ch02/artefact.py --model random:gpt2-xl --tensors  # of a published shape with random weights
+
+`load` returns an `Artefact`. Its weights are a dict of name to tensor, by Hugging Face's names without `transformer.`, and
+hold exactly the tensors of `tensor_shapes(config)`: one missing, left over or of another shape is an error, never a guess.
+"""
+
+import json
+import math
+import re
+import shutil
+import sys
+import zlib
+from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
+
+if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import torch
+
+from examples.ch01.command import BadInput, Parser, command, dump_json, read_json, table, write_whole
+from examples.ch02 import checkpoint, hub
+
+EMBEDDED = Path(__file__).resolve().parent / "model"
+ACTIVATIONS = ("gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "silu", "tanh")
+TORCH_DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+
+
+@dataclass(frozen=True)
+class GPT2Config:
+    """What a GPT-2 computes, by the field names of `config.json`: V, positions, d, L and h, then the switches.
+
+    `n_inner` is the feed-forward width f; None means 4d.
+    """
+
+    vocab_size: int
+    n_positions: int
+    n_embd: int
+    n_layer: int
+    n_head: int
+    n_inner: int | None = None
+    activation_function: str = "gelu_new"
+    layer_norm_epsilon: float = 1e-5
+    scale_attn_weights: bool = True
+    scale_attn_by_inverse_layer_idx: bool = False
+    reorder_and_upcast_attn: bool = False
+    tie_word_embeddings: bool = True
+
+    def __post_init__(self):
+        for name in ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner"):
+            value = getattr(self, name)
+            if name == "n_inner" and value is None:
+                continue
+            if type(value) is not int or value < 1:
+                raise BadInput(f"config: {name} is {value!r}, not a whole number above 0; correct config.json")
+        for field in fields(self):
+            if field.type is bool and type(getattr(self, field.name)) is not bool:
+                raise BadInput(f"config: {field.name} is {getattr(self, field.name)!r}, not true or false; correct config.json")
+        epsilon = self.layer_norm_epsilon
+        if type(epsilon) not in (int, float) or not 0 < epsilon < math.inf:
+            raise BadInput(f"config: layer_norm_epsilon is {epsilon!r}, not a number above 0; correct config.json")
+        if self.n_embd % self.n_head:
+            raise BadInput(f"config: n_embd {self.n_embd} does not divide into n_head {self.n_head}; correct config.json")
+        if self.activation_function not in ACTIVATIONS:
+            raise BadInput(f"config: activation_function is {self.activation_function!r}; known here are {', '.join(ACTIVATIONS)}")
+
+    @property
+    def head_width(self):
+        """dh, the width of one head."""
+        return self.n_embd // self.n_head
+
+    @property
+    def inner_width(self):
+        """f, the feed-forward width."""
+        return 4 * self.n_embd if self.n_inner is None else self.n_inner
+
+
+def _published(n_layer, n_embd, n_head):
+    return GPT2Config(vocab_size=50257, n_positions=1024, n_embd=n_embd, n_layer=n_layer, n_head=n_head)
+
+
+PUBLISHED = {
+    "gpt2": _published(12, 768, 12),
+    "gpt2-medium": _published(24, 1024, 16),
+    "gpt2-large": _published(36, 1280, 20),
+    "gpt2-xl": _published(48, 1600, 25),
+    "distilgpt2": _published(6, 768, 12),
+}
+
+
+def config_from(values, where):
+    """The GPT2Config in `values`, the object of a `config.json`; `where` names it in errors.
+
+    Fields that do not change the forward pass (dropout, initialiser, ids of special tokens) are left out. One that would
+    change it and is not a field of GPT2Config is refused by name, as is any other `model_type`.
+    """
+    if values.get("model_type") != "gpt2":
+        raise BadInput(f"{where}: model_type is {values.get('model_type')!r}; only 'gpt2' is known here")
+    for name in ("add_cross_attention", "quantization_config", "pruned_heads"):
+        if values.get(name):
+            raise BadInput(f"{where}: {name} changes the computation and is not known here; use a model without it")
+    absent = [f.name for f in fields(GPT2Config) if f.default is MISSING and f.name not in values]
+    if absent:
+        raise BadInput(f"{where} lacks {', '.join(absent)}; give the whole config.json")
+    try:
+        return GPT2Config(**{f.name: values[f.name] for f in fields(GPT2Config) if f.name in values})
+    except BadInput as error:
+        raise BadInput(f"{where}: {str(error).removeprefix('config: ')}") from None
+
+
+def load_config(source="embedded"):
+    """The config named by `source`: embedded, a published shape, a folder, or a `config.json`. Reads no weights."""
+    if source == "embedded":
+        source = EMBEDDED
+    if isinstance(source, str) and source.removeprefix("random:") in PUBLISHED:
+        return PUBLISHED[source.removeprefix("random:")]
+    path = Path(source)
+    if not path.exists():
+        raise BadInput(f"no config {source}: give a file, a folder, embedded or one of {', '.join(PUBLISHED)}")
+    path = path / "config.json" if path.is_dir() else path
+    return config_from(read_json(path), path)
+
+
+def tensor_shapes(config):
+    """{name: shape} of every parameter, in the order of the pass; matrices are [in, out] (GPT-2's Conv1D), so y = x @ W + b."""
+    d, f = config.n_embd, config.inner_width
+    shapes = {"wte.weight": (config.vocab_size, d), "wpe.weight": (config.n_positions, d)}
+    for i in range(config.n_layer):
+        shapes |= {
+            f"h.{i}.ln_1.weight": (d,),
+            f"h.{i}.ln_1.bias": (d,),
+            f"h.{i}.attn.c_attn.weight": (d, 3 * d),
+            f"h.{i}.attn.c_attn.bias": (3 * d,),
+            f"h.{i}.attn.c_proj.weight": (d, d),
+            f"h.{i}.attn.c_proj.bias": (d,),
+            f"h.{i}.ln_2.weight": (d,),
+            f"h.{i}.ln_2.bias": (d,),
+            f"h.{i}.mlp.c_fc.weight": (d, f),
+            f"h.{i}.mlp.c_fc.bias": (f,),
+            f"h.{i}.mlp.c_proj.weight": (f, d),
+            f"h.{i}.mlp.c_proj.bias": (d,),
+        }
+    shapes |= {"ln_f.weight": (d,), "ln_f.bias": (d,)}
+    if not config.tie_word_embeddings:
+        shapes["lm_head.weight"] = (config.vocab_size, d)  # kept [out, in], as nn.Linear stores it
+    return shapes
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A loaded model: config, weights {name: tensor}, tokenizer (None for random weights), manifest, and its folder if any."""
+
+    config: GPT2Config
+    weights: dict
+    tokenizer: object
+    manifest: dict
+    folder: Path | None = None
+
+
+def load(source=None, dtype=torch.float32, seed=0, digests=False):
+    """The `Artefact` that `source` names: None or "embedded", a folder, "random:<published shape>", or a hub id.
+
+    dtype: what the weights are computed in; None keeps that of the files. Weights that are in it already stay mapped to their
+    file, uncopied. seed: of random weights. digests: whether the manifest holds the files' sha256. Raises BadInput.
+    """
+    source = "embedded" if source is None else str(source)
+    if source.startswith("random:"):
+        return _random(source, dtype or torch.float32, seed)
+    folder, commit = locate(source)
+    config = load_config(folder)
+    wanted, buffers, head_copy = check(folder, config)
+    weights = checkpoint.read_tensors(wanted)
+    if head_copy:
+        copy = checkpoint.read_tensors(head_copy)["lm_head.weight"]
+        if not torch.equal(copy, weights["wte.weight"]):
+            raise BadInput(
+                f"{folder}: lm_head.weight differs from wte.weight, yet tie_word_embeddings is true; correct one of the two"
+            )
+    tokenizer = load_tokenizer(folder, config)
+    names = sorted({t.path for t in wanted.values()})
+    others = [folder / n for n in ("config.json", checkpoint.INDEX, *TOKENIZER_FILES) if (folder / n).is_file()]
+    manifest = {
+        "source": source,
+        "commit": commit,
+        "model_type": "gpt2",
+        "config": asdict(config),
+        "files": [_file(p, digests) for p in [*others, *names]],
+        "tensors": [_row(name, t) for name, t in wanted.items()],
+        "buffers": [_row(name, t) for name, t in buffers.items()],
+        "parameters": sum(math.prod(t.shape) for t in wanted.values()),
+        "head": _head(config) + (", with a copy in the file" if head_copy else ""),
+    }
+    if dtype is not None:
+        weights = {name: w.to(dtype) for name, w in weights.items()}
+    return Artefact(config, weights, tokenizer, manifest, folder)
+
+
+def locate(source):
+    """(folder, commit or None) of a source that is not random; downloads a hub id."""
+    if source == "embedded":
+        return EMBEDDED, None
+    path = Path(source)
+    if path.is_dir():
+        return path, None
+    if path.suffix in checkpoint.PICKLES and path.is_file():
+        checkpoint.refuse_pickle(path)
+    if path.is_file():
+        raise BadInput(f"{source} is a file; give the folder that holds config.json and model.safetensors")
+    if hub.HUB_ID.fullmatch(source) and path.suffix != ".gguf":
+        return hub.fetch(source)
+    raise BadInput(f"no model {source}: there is no such folder, and a hub id is owner/name[@revision], say openai-community/gpt2")
+
+
+_BUFFER = re.compile(r"h\.(\d+)\.attn\.(bias|masked_bias)")
+
+
+def check(folder, config):
+    """(wanted, buffers, head_copy): where each tensor of `tensor_shapes(config)` lies in the folder's files, and what else does.
+
+    `buffers` are the causal masks that old files carry, `h.N.attn.bias` and `.masked_bias`: they are not parameters.
+    `head_copy` is the `lm_head.weight` that a file may hold although the head is tied; else it is empty. Reads headers only.
+    Raises BadInput that names the tensors missing, left over, misshapen, or of a dtype other than F32, BF16 and F16.
+    """
+    named = checkpoint.by_bare_name(checkpoint.find_tensors(folder))
+    parameters = tensor_shapes(config)
+    shapes = {"lm_head.weight": parameters["wte.weight"], **parameters} if "lm_head.weight" in named else parameters
+    buffers = {}
+    for name in list(named):
+        match = _BUFFER.fullmatch(name)
+        if match and int(match[1]) < config.n_layer:
+            buffers[name] = named.pop(name)
+    wrong = [
+        f"{name} is {list(named[name].shape)}, not {list(shape)}"
+        for name, shape in shapes.items()
+        if name in named and named[name].shape != shape
+    ]
+    for problem, names in (
+        ("lacks", [name for name in shapes if name not in named]),
+        ("has tensors that its config does not know:", [t.key for name, t in named.items() if name not in shapes]),
+        ("has tensors of another shape than its config says:", wrong),
+        ("has weights that are not F32, BF16 or F16:", [n for n, t in named.items() if t.dtype not in TORCH_DTYPES]),
+    ):
+        if names:
+            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+            raise BadInput(f"{folder} {problem} {', '.join(names[:5])}{more}; config.json and the weights must be of one model")
+    head_copy = {name: named[name] for name in shapes if name not in parameters}
+    return {name: named[name] for name in parameters}, buffers, head_copy
+
+
+TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "merges.txt")
+
+
+def load_tokenizer(folder, config):
+    """The folder's tokenizer as `tokenizers.Tokenizer`, from tokenizer.json or vocab.json with merges.txt; None without either.
+
+    Raises BadInput when it has ids that the embedding table lacks.
+    """
+    from tokenizers import ByteLevelBPETokenizer, Tokenizer
+
+    one, pair = folder / "tokenizer.json", (folder / "vocab.json", folder / "merges.txt")
+    try:
+        if one.is_file():
+            tokenizer = Tokenizer.from_file(str(one))
+        elif all(p.is_file() for p in pair):
+            tokenizer = Tokenizer.from_str(ByteLevelBPETokenizer(*map(str, pair)).to_str())
+        else:
+            return None
+    except Exception as error:  # the library raises plain Exception
+        raise BadInput(f"the tokenizer in {folder} cannot be read ({error}); fetch it again") from None
+    tokenizer.no_truncation()  # a file may carry both; here every text is encoded whole
+    tokenizer.no_padding()
+    largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
+    if largest >= config.vocab_size:
+        raise BadInput(
+            f"the tokenizer in {folder} has id {largest}, and vocab_size is {config.vocab_size}; they do not belong together"
+        )
+    return tokenizer
+
+
+def _random(source, dtype, seed):
+    name = source.removeprefix("random:")
+    if name not in PUBLISHED:
+        raise BadInput(f"no published shape {name!r}; random: takes one of {', '.join(PUBLISHED)}")
+    config = PUBLISHED[name]
+    weights = {n: random_tensor(n, shape, seed).to(dtype) for n, shape in tensor_shapes(config).items()}
+    rows = [{"name": n, "shape": list(w.shape), "dtype": _dtype_name(w.dtype), "bytes": w.nbytes} for n, w in weights.items()]
+    manifest = {
+        "source": source,
+        "commit": None,
+        "seed": seed,
+        "model_type": "gpt2",
+        "config": asdict(config),
+        "files": [],
+        "tensors": rows,
+        "buffers": [],
+        "parameters": sum(w.numel() for w in weights.values()),
+        "head": _head(config),
+    }
+    return Artefact(config, weights, None, manifest)
+
+
+def random_tensor(name, shape, seed):
+    """float32 numbers that depend on name, shape and seed alone: normal with deviation 0.02 (GPT-2's own), norm gains 1 + 0.1 N.
+
+    Biases are drawn too, not zero, so that a program that forgets one gives other logits.
+    """
+    generator = torch.Generator().manual_seed((seed + zlib.crc32(name.encode())) % 2**63)
+    noise = torch.randn(shape, generator=generator)
+    is_gain = len(shape) == 1 and name.endswith("weight")
+    return noise.mul_(0.1).add_(1.0) if is_gain else noise.mul_(0.02)
+
+
+def save(artefact, folder, extra=None):
+    """Write `artefact` as a folder that `load` and transformers' `from_pretrained` read; whole or not at all.
+
+    extra: further files, {name: text}. Replaces a model that stands at `folder`; raises BadInput where something else does.
+    """
+    from safetensors.torch import save_file
+
+    folder = Path(folder)
+    if folder.exists() and not (folder / "config.json").is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise BadInput(f"{folder} is there and is not a model folder; give another place for the model")
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    values = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", **asdict(artefact.config)}
+    for name in ("embd_pdrop", "resid_pdrop", "attn_pdrop"):  # dropout is training's affair
+        values[name] = 0.0
+    if artefact.tokenizer is not None:
+        end = artefact.tokenizer.token_to_id("<|endoftext|>")
+        values |= {"bos_token_id": end, "eos_token_id": end}
+        write_whole(partial / "tokenizer.json", artefact.tokenizer.to_str(pretty=False))
+    else:
+        values |= {"bos_token_id": None, "eos_token_id": None}
+    write_whole(partial / "config.json", dump_json(values))
+    tensors = {n if n.startswith("lm_head") else f"transformer.{n}": w.contiguous() for n, w in artefact.weights.items()}
+    save_file(tensors, partial / checkpoint.SINGLE, metadata={"format": "pt"})
+    for name, text in (extra or {}).items():
+        write_whole(partial / name, text)
+    old = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.replace(old)
+    partial.replace(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _head(config):
+    return "tied" if config.tie_word_embeddings else "untied"
+
+
+def _dtype_name(dtype):
+    return next((name for name, d in TORCH_DTYPES.items() if d == dtype), str(dtype).removeprefix("torch."))
+
+
+def _row(name, stored):
+    return {"name": name, "shape": list(stored.shape), "dtype": stored.dtype, "bytes": stored.bytes}
+
+
+def _file(path, digests):
+    return {"name": path.name, "bytes": path.stat().st_size, **({"sha256": hub.sha256(path)} if digests else {})}
+
+
+@command
+def main(argv=None):
+    """Print the manifest of a model."""
+    parser = Parser(prog="artefact.py", description=__doc__.splitlines()[0])
+    parser.add("model", "seed", "json")
+    parser.add_argument("--tensors", action="store_true", help="list every tensor, not only the sums by kind")
+    args = parser.parse_args(argv)
+    manifest = load(args.model, dtype=None, seed=args.seed, digests=True).manifest
+    if args.json:
+        print(dump_json(manifest), end="")
+        return
+    print(f"{manifest['source']}: a {manifest['model_type']} with {manifest['parameters']:,} parameters, head {manifest['head']}")
+    if manifest["commit"]:
+        print(f"commit {manifest['commit']}; pin it with --model {args.model.partition('@')[0]}@{manifest['commit']}")
+    print()
+    print(table(["config", "value"], [[k, json.dumps(v)] for k, v in manifest["config"].items()]))
+    print()
+    if manifest["files"]:
+        print(table(["file", "bytes", "sha256"], [[f["name"], f"{f['bytes']:,}", f["sha256"]] for f in manifest["files"]]))
+        print()
+    rows = manifest["tensors"] + manifest["buffers"]
+    if not args.tensors:
+        rows = _by_kind(rows)
+    print(table(["tensor", "shape", "dtype", "bytes"], [[r["name"], r["shape"], r["dtype"], f"{r['bytes']:,}"] for r in rows]))
+    print()
+    for what, held in (("parameters", manifest["tensors"]), ("buffers", manifest["buffers"])):
+        count = sum(math.prod(r["shape"]) for r in held)
+        print(f"{what}: {count:,} numbers in {len(held)} tensors, {sum(r['bytes'] for r in held):,} bytes")
+
+
+def _by_kind(rows):
+    """Rows of one kind, say `h.*.mlp.c_fc.weight`, as one row with the sum of their bytes."""
+    kinds = {}
+    for row in rows:
+        kinds.setdefault((re.sub(r"^h\.\d+\.", "h.*.", row["name"]), tuple(row["shape"]), row["dtype"]), []).append(row["bytes"])
+    return [
+        {
+            "name": name,
+            "shape": (f"{len(sizes)} x " if len(sizes) > 1 else "") + str(list(shape)),
+            "dtype": dtype,
+            "bytes": sum(sizes),
+        }
+        for (name, shape, dtype), sizes in kinds.items()
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

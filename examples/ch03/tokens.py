@@ -1,0 +1,94 @@
+"""Chapter 3: text becomes ids, and each id selects one row of the embedding table.
+
+    python examples/ch03/tokens.py                              # a line through the embedded model's tokenizer
+    python examples/ch03/tokens.py --text "Good night" --model openai-community/gpt2
+
+The tokenizer is the bundle's own. Byte-level BPE has an id for every byte, so any text has ids and comes back from them
+unchanged; a piece need not be a whole character.
+"""
+
+import sys
+from pathlib import Path
+
+if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import torch
+
+from examples.ch01.command import BadInput, Parser, command, dump_json, table
+from examples.ch02 import artefact
+
+TEXT = "Good night, good night! parting is such sweet sorrow"
+
+
+def encode(text, tokenizer):
+    """ids [1, T] of `text`, with no special tokens added. Raises BadInput without a tokenizer, or for text of no tokens."""
+    if tokenizer is None:
+        raise BadInput("this model has no tokenizer (random weights have none); leave the text out, or take another --model")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise BadInput("the text is not valid UTF-8; give it in that encoding") from None
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    if not ids:
+        raise BadInput("the text is empty, and a model needs at least one token; give some text")
+    return torch.tensor([ids])
+
+
+def decode(ids, tokenizer):
+    """The text of `ids` [T] (a tensor or a list), special tokens included; bytes that are no UTF-8 become U+FFFD."""
+    ids = ids.tolist() if isinstance(ids, torch.Tensor) else list(ids)
+    return tokenizer.decode(ids, skip_special_tokens=False)
+
+
+def embedding_share(config):
+    """(parameters of the token embedding table, V times d; parameters of the model): a tied head is in it already."""
+    shapes = artefact.tensor_shapes(config)
+    counts = {name: torch.Size(shape).numel() for name, shape in shapes.items()}
+    return counts["wte.weight"], sum(counts.values())
+
+
+@command
+def main(argv=None):
+    """Print ids, pieces and the rows they select."""
+    parser = Parser(prog="tokens.py", description=__doc__.splitlines()[0]).add("model", "json")
+    parser.add_argument("--text", default=TEXT, help="what to encode")
+    args = parser.parse_args(argv)
+    model = artefact.load(args.model, dtype=None)
+    ids = encode(args.text, model.tokenizer)  # [1, T]
+    rows = model.weights["wte.weight"][ids[0]].float()  # [T, d]
+    embedding, total = embedding_share(model.config)
+    value = {
+        "text": args.text,
+        "ids": ids[0].tolist(),
+        "pieces": [decode([i], model.tokenizer) for i in ids[0].tolist()],
+        "rows": [{"first": r[:4].tolist(), "norm": r.norm().item()} for r in rows],
+        "decoded": decode(ids[0], model.tokenizer),
+        "vocab_size": model.config.vocab_size,
+        "embedding_parameters": embedding,
+        "parameters": total,
+        "embedding_share": embedding / total,
+    }
+    if args.json:
+        print(dump_json(value), end="")
+        return
+    print(f"{args.model}: {len(args.text)} characters, {len(args.text.encode())} bytes, {ids.shape[1]} tokens\n")
+    print(
+        table(
+            ["piece", "position", "id = row", "first four of the row", "norm"],
+            [
+                [repr(piece), i, id, " ".join(f"{x:+.3f}" for x in row["first"]), f"{row['norm']:.3f}"]
+                for i, (piece, id, row) in enumerate(zip(value["pieces"], value["ids"], value["rows"], strict=True))
+            ],
+        )
+    )
+    same = "the same text" if value["decoded"] == args.text else f"other text: {value['decoded']!r}"
+    print(f"\ndecoded again: {same}")
+    print(
+        f"the table: V {model.config.vocab_size:,} x d {model.config.n_embd:,} = {embedding:,} of {total:,} parameters, "
+        f"{embedding / total:.1%}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

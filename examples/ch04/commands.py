@@ -1,0 +1,409 @@
+"""The commands of `gpt2_from_scratch.py`: their options, and how each prints what `experiments` measures."""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from tqdm import tqdm
+
+from examples.ch01.command import BadInput, Parser, dump_json, number_list, table, whole_number
+from examples.ch02.artefact import load, load_config, tensor_shapes
+from examples.ch04 import experiments as ex
+from examples.ch04 import plots
+from examples.ch04.gpt2_from_scratch import flops_per_pass, flops_per_token, parameter_count, tensor_table
+from examples.ch04.library import library_model
+
+CONTEXTS = (16, 128, 512, 1024)
+
+
+def run(argv):
+    """Parse `argv`, run the command it names (the tour when it names none), print a table or JSON."""
+    argv = list(argv)
+    if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
+        argv = ["tour", *argv]
+    args = _parser().parse_args(argv)
+    torch.set_num_threads(getattr(args, "threads", 1))
+    value, text = args.command(args)
+    print(dump_json(value) if args.json else text + "\n", end="")
+
+
+def _parser():
+    parser = Parser(prog="gpt2_from_scratch.py", description="GPT-2 written from scratch. Without a command: the tour.")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def add(name, function, summary, *options):
+        sub = commands.add_parser(name, help=summary, description=summary).add(*options)
+        sub.set_defaults(command=function)
+        if "model" in options:
+            sub.add_argument("--dtype", choices=list(ex.DTYPES), default="float32", help="what to compute in")
+            sub.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to compute")
+        return sub
+
+    def add_config(sub):
+        about = "a published shape, embedded, a folder, or a config.json"
+        sub.add_argument("--config", default="gpt2", metavar="NAME or FILE", help=about)
+        sub.add_argument("--layers", type=whole_number(1, 1000), default=None, metavar="L", help="another depth")
+        return sub
+
+    measured = ("model", "threads", "seed", "json")
+    prompt = dict(default=None, help="the text; by default one of the chapter's, or random ids for random weights")
+    add("tour", tour, "a first look: next tokens, agreement, the mask", *measured).add_argument("--prompt", **prompt)
+    add_config(add("count", count, "parameters by component", "json"))
+    sub = add_config(add("flops", flops, "matmul FLOPs by component", "json"))
+    sub.add_argument("--context", type=number_list(1), default=None, metavar="N,N", help="positions; by default 16 to 1,024")
+    sub = add_config(add("shapes", shapes, "every tensor of a pass and its bytes", "json"))
+    sub.add_argument("--tokens", type=whole_number(1), default=None, metavar="T", help="by default the full context")
+    add("compare", compare, "agreement with transformers", *measured).add_argument("--prompt", **prompt)
+    add("mask", mask, "what the causal mask does", *measured).add_argument("--prompt", **prompt)
+    sub = add("residual", residual, "the numbers in the residual stream", *measured)
+    sub.add_argument("--prompt", **prompt)
+    sub.add_argument("--plot", type=Path, metavar="FILE", help="draw it: .svg, .png or .pdf")
+    sub = add("time", time, "where the time goes", *measured)
+    sub.add_argument(
+        "--tokens", type=number_list(1), default=None, metavar="N,N", help="by default 16,128,512,1024, as far as the model reaches"
+    )
+    sub.add_argument("--runs", type=whole_number(1), default=5, metavar="N", help="timed passes after the warm-up")
+    sub.add_argument("--plot", type=Path, metavar="FILE", help="draw it: .svg, .png or .pdf")
+    return parser
+
+
+def _load(args):
+    """The model that the arguments name, in their dtype and on their device."""
+    if args.device == "cuda" and not torch.cuda.is_available():
+        raise BadInput("--device cuda: torch sees no such device here; leave it out")
+    model = load(args.model, dtype=ex.DTYPES[args.dtype], seed=args.seed)
+    return _to(model, args.device)
+
+
+def _to(model, device):
+    weights = {name: w.to(device) for name, w in model.weights.items()}
+    return ex.replace(model, weights=weights)
+
+
+def _about(args, **more):
+    """What every measured value carries."""
+    return {
+        "model": args.model,
+        "seed": args.seed,
+        "dtype": args.dtype,
+        "device": args.device,
+        "threads": args.threads,
+        "torch": torch.__version__,
+    } | more
+
+
+def _text(model, ids):
+    return repr(ex.decode(ids[0], model.tokenizer)) if model.tokenizer else f"random ids {ids[0].tolist()}"
+
+
+# ------------------------------------------------------------------------------------------------------------------- tour
+
+
+def tour(args):
+    model = _load(args)
+    ids = ex.prompt_ids(model, args.prompt, 10, args.seed)
+    library = library_model(model, ex.DTYPES[args.dtype], args.device)
+    found = ex.agreement(ex.run(model, ids), library(ids, use_cache=False).logits.detach())
+    best = ex.next_tokens(model, ids)
+    last = ex.change_last(model, ids)[0]
+    earlier = max(last[:-1], default=0.0)
+    config = model.config
+    value = _about(
+        args, ids=ids[0].tolist(), next_tokens=best, agreement=found, mask_change_earlier=earlier, mask_change_last=last[-1]
+    )
+    lines = [
+        f"The model: {args.model}, a GPT-2 of {config.n_layer} layers, width {config.n_embd}, {config.n_head} heads, "
+        f"{model.manifest['parameters']:,} parameters.",
+        f"The prompt: {_text(model, ids)}, {ids.shape[1]} tokens.",
+        "",
+        table(["next token", "id", "probability"], [[repr(b["piece"]), b["id"], f"{b['probability']:.1%}"] for b in best]),
+        "",
+        f"Agreement: our logits and transformers' differ by {found['largest_difference']:.1e} at most, on logits up to "
+        f"{found['largest_logit']:.1f}; the same most probable token at {found['same_argmax']} of {found['positions']} positions.",
+        f"The mask: with another last token the logits before it change by {earlier} and those at it by {last[-1]:.2f}.",
+        "",
+        "Next: the same script with count, flops, shapes, compare, mask, residual or time; --help says what each takes.",
+    ]
+    return value, "\n".join(lines)
+
+
+# -------------------------------------------------------------------------------------------------------------- cost model
+
+
+def _config(args):
+    config = load_config(args.config)
+    if args.layers:
+        config = ex.replace(config, n_layer=args.layers)
+    sizes = {"V": config.vocab_size, "d": config.n_embd, "L": config.n_layer, "h": config.n_head, "f": config.inner_width}
+    return config, f"{args.config}: " + ", ".join(f"{letter} {n:,}" for letter, n in sizes.items())
+
+
+def count(args):
+    config, head = _config(args)
+    counts = parameter_count(config)
+    total = counts["total"]
+    stored = sum(torch.Size(s).numel() for s in tensor_shapes(config).values())
+    per_layer = (counts["attention"] + counts["feed_forward"]) // config.n_layer + 4 * config.n_embd
+    d, ff = config.n_embd, 2 * config.n_embd * config.inner_width
+    value = {
+        "config": args.config,
+        "layers": config.n_layer,
+        "parameters": counts,
+        "in_the_tensor_table": stored,
+        "one_layer": per_layer,
+        "feed_forward_share_of_matrices": ff / (ff + 4 * d * d),
+    }
+    if stored != total:  # two derivations, one number
+        raise AssertionError(f"the formula counts {total:,} and the tensor table {stored:,}")
+    rows = [[name.replace("_", " "), f"{n:,}", f"{n / total:.1%}"] for name, n in counts.items()]
+    notes = [
+        f"The table of tensors that loading is checked against holds {stored:,} in {len(tensor_shapes(config))} tensors: the same.",
+        f"One layer holds {per_layer:,}, its norms included; {config.n_layer} layers {config.n_layer * per_layer:,}.",
+        f"Of a layer's matrices the feed-forward network holds {ff:,} weights, attention {4 * d * d:,}: {ff / (ff + 4 * d * d):.1%}.",
+    ]
+    if config.tie_word_embeddings:
+        notes.append("The output projection is the token embedding, transposed: counted once.")
+    return value, "\n".join([head, "", table(["component", "parameters", "share"], rows), "", *notes])
+
+
+def flops(args):
+    config, head = _config(args)
+    contexts = args.context or sorted({min(c, config.n_positions) for c in CONTEXTS})
+    per_token = {c: flops_per_token(config, c) for c in contexts}
+    passes = {c: {pairs: flops_per_pass(config, c, pairs=pairs) for pairs in ("full", "causal")} for c in contexts}
+    value = {
+        "config": args.config,
+        "contexts": [{"context": c, "per_token": per_token[c], "pass": passes[c]} for c in contexts],
+    }
+    names = list(per_token[contexts[0]])
+    rows = [[n.replace("_", " "), *(f"{per_token[c][n]:,}" for c in contexts)] for n in names]
+    rows.append(
+        ["output projection's share", *(f"{per_token[c]['output_projection'] / per_token[c]['total']:.1%}" for c in contexts)]
+    )
+    share = [
+        [
+            f"{pairs} pass" + (" (what this program executes)" if pairs == "full" else " (visible pairs only)"),
+            *(f"{passes[c][pairs]['total'] / 1e9:.3f}" for c in contexts),
+        ]
+        for pairs in ("full", "causal")
+    ]
+    share += [
+        [
+            f"attention's share with its projections, {pairs}",
+            *(f"{_attention(passes[c][pairs]) / passes[c][pairs]['total']:.1%}" for c in contexts),
+        ]
+        for pairs in ("full", "causal")
+    ]
+    heads = [f"{c:,}" for c in contexts]
+    parts = [
+        head,
+        "",
+        "FLOPs of the matmuls for one output token that attends over so many positions; 2 a multiply-add:",
+        "",
+        table(["context", *heads], rows),
+        "",
+        "GFLOP of a whole pass over as many tokens:",
+        "",
+        table(["tokens", *heads], share),
+    ]
+    if len(contexts) > 1:
+        first, last = (per_token[c]["total"] for c in (contexts[0], contexts[-1]))
+        parts += ["", f"From {contexts[0]:,} to {contexts[-1]:,} positions one token costs {last / first - 1:.1%} more."]
+    return value, "\n".join(parts)
+
+
+def _attention(components):
+    return components["attention_projections"] + components["attention_scores_and_values"]
+
+
+def shapes(args):
+    config, head = _config(args)
+    tokens = args.tokens or config.n_positions
+    rows = tensor_table(config, tokens)
+    value = {"config": args.config, "tokens": tokens, "tensors": rows}
+    lines = [[r["point"], f"{r['count']} x {r['shape']}", f"{r['bytes']:,}", r["growth"]] for r in rows]
+    scores = next(r for r in rows if r["point"] == "scores")
+    note = (
+        f"Only scores and weights grow with T^2: h T^2 numbers of 4 bytes, {scores['bytes']:,} bytes "
+        f"({scores['bytes'] / 1e6:.1f} MB) a layer for each text at T = {tokens:,}."
+    )
+    head += f"; one text of {tokens:,} tokens in float32"
+    return value, "\n".join([head, "", table(["tensor", "how many, shape", "bytes of one", "grows with"], lines), "", note])
+
+
+# ----------------------------------------------------------------------------------------------------------------- compare
+
+
+def compare(args):
+    model = _load(args)
+    library = library_model(model, ex.DTYPES[args.dtype], args.device)
+    if args.prompt is None:
+        texts, batches = ex.PROMPTS, ex.float64_batches(model, seed=args.seed)
+    else:
+        texts, batches = (args.prompt,), [ex.prompt_ids(model, args.prompt, 0)]
+    prompts = ex.compare_prompts(model, library, texts, args.seed)
+    edges = ex.compare_edges(model, library, args.seed)
+    layers = ex.compare_layers(model, library, batches[-1][:1] if args.prompt is None else batches[0])
+    dtypes = ex.distance_from_float64(model, batches)
+    value = _about(args, prompts=prompts, edges=edges, layers=layers, from_float64=dtypes)
+
+    def row(first, r):
+        same = f"{r['same_argmax']:,} of {r['positions']:,}"
+        return [*first, f"{r['largest_difference']:.1e}", f"{r['largest_logit']:.2f}", f"{r['relative_difference']:.1e}", same]
+
+    heads = ["largest difference", "largest logit", "ratio", "same argmax"]
+    worst = {}
+    for r in layers:
+        worst.setdefault(r["point"], []).append(r)
+    point_rows = []
+    for point, found in worst.items():
+        r = max(found, key=lambda r: r["largest_difference"])
+        where = "" if r["layer"] is None else r["layer"]
+        point_rows.append(
+            [point, len(found), f"{r['largest_difference']:.1e}", where, f"{max(f['largest_value'] for f in found):.3g}"]
+        )
+    text = [
+        f"{args.model} in {args.dtype}: our pass beside transformers' (eager), {args.threads} thread(s)",
+        "",
+        table(
+            ["prompt", "tokens", *heads],
+            [row([json.dumps(r["text"]) if r["text"] else "random ids", r["tokens"]], r) for r in prompts],
+        ),
+        "",
+        table(["edges: batch x tokens", *heads], [row([f"{r['batch']} x {r['tokens']:,}"], r) for r in edges]),
+        "",
+        table(["point of the pass", "tensors", "largest difference", "in layer", "largest value"], point_rows),
+        "",
+        f"Largest distance from our pass in float64, over all of these ids (logits up to {dtypes[0]['largest_logit']:.1f}):",
+        "",
+        table(
+            ["dtype", "ours", "transformers", "our argmax that of float64"],
+            [
+                [
+                    r["dtype"],
+                    f"{r['ours']:.1e}" if r["ours"] else "0 (itself)",
+                    f"{r['library']:.1e}",
+                    f"{r['ours_same_argmax']:,} of {r['positions']:,}",
+                ]
+                for r in dtypes
+            ],
+        ),
+    ]
+    return value, "\n".join(text)
+
+
+# -------------------------------------------------------------------------------------------------------------------- mask
+
+
+def mask(args):
+    model = _load(args)
+    ids = ex.prompt_ids(model, args.prompt, 10, args.seed, exactly=True)
+    found = ex.mask_test(model, ids)
+    value = _about(args, ids=ids[0].tolist(), **found)
+    T = found["tokens"]
+    changes = [
+        [i, f"{a}" if a == 0 else f"{a:.4f}", f"{b:.4f}"]
+        for i, (a, b) in enumerate(zip(found["change_with_mask"], found["change_without_mask"], strict=True))
+    ]
+    influence = [[i, *(f"{x:.2f}" if x else "0" for x in row)] for i, row in enumerate(found["influence"])]
+    text = [
+        f"{args.model}: {_text(model, ids)}, {T} tokens",
+        "",
+        "Only the last id changed; the largest change of a logit at each position:",
+        "",
+        table(["position", "mask on", "mask off"], changes),
+        "",
+        f"Most probable tokens rewritten at the {T - 1} earlier positions: {found['earlier_argmax_moved_with_mask']} with the "
+        f"mask, {found['earlier_argmax_moved_without_mask']} without.",
+        "",
+        "Each id changed in turn (columns); the largest change of a logit at each position (rows):",
+        "",
+        table(["", *range(T)], influence),
+        "",
+        f"Largest above the diagonal: {found['largest_above_diagonal']}.",
+        "With the first layer's q, k and v weights times 300, so that scores below -1e4 occur: "
+        f"{found['sharpened_above_diagonal']}; with a mask of -1e4 instead of minus infinity: "
+        f"{found['sharpened_above_diagonal_at_minus_1e4']:.3g}.",
+    ]
+    return value, "\n".join(text)
+
+
+# ---------------------------------------------------------------------------------------------------------- residual, time
+
+
+def residual(args):
+    plots.check_target(args.plot)
+    model = _load(args)
+    ids = ex.prompt_ids(model, args.prompt, 17, args.seed, exactly=True)
+    rows = ex.residual_statistics(model, ids)
+    value = _about(args, ids=ids[0].tolist(), layers=rows)
+
+    def number(x, form=".2f"):
+        return "n/a" if x is None else f"{x:{form}}"
+
+    lines = [
+        [
+            r["layer"] or "embedding",
+            f"{r['largest']:.2f}",
+            r["position"],
+            r["dimension"],
+            number(r["rms"], ".3f"),
+            number(r["rms_without_first"], ".3f"),
+            number(r["largest_over_median"], ".1f"),
+            number(r.get("attention_norm")),
+            number(r.get("mlp_norm")),
+        ]
+        for r in rows
+    ]
+    heads = [
+        "after layer",
+        "largest",
+        "position",
+        "dimension",
+        "RMS",
+        "without position 0",
+        "largest / median",
+        "attention adds",
+        "feed-forward adds",
+    ]
+    text = f"{args.model}: {_text(model, ids)}, {ids.shape[1]} tokens; the last two columns are L2 norms\n\n" + table(heads, lines)
+    if args.plot:
+        plots.plot_residual(rows, args.plot)
+        text += f"\n\nplot: {args.plot}"
+    return value, text
+
+
+def time(args):
+    plots.check_target(args.plot)
+    model = _load(args)
+    lengths = ex.timing_lengths(model.config, args.tokens)
+    with tqdm(total=len(lengths) * (args.runs + 1), unit="pass", file=sys.stderr, disable=not sys.stderr.isatty()) as bar:
+        results = [ex.component_times(model, t, args.runs, args.seed, progress=bar.update) for t in lengths]
+    denormal = ex.denormals(model)
+    value = _about(args, denormal_weights=denormal, lengths=results)
+    parts = [
+        f"{args.model}: {args.dtype} on {args.device}, {args.threads} thread(s), torch {torch.__version__}; medians of {args.runs} "
+        f"passes after a discarded one; {denormal} denormal weights"
+    ]
+    for r in results:
+        rows = [
+            [
+                c["component"].replace("_", " "),
+                f"{c['ms']:.2f}",
+                f"{c['time_share']:.1%}",
+                f"{c['flop_share']:.1%}",
+                "" if c["gflop_per_s"] is None else f"{c['gflop_per_s']:.0f}",
+            ]
+            for c in r["components"]
+        ]
+        parts += [
+            "",
+            table([f"{r['tokens']:,} tokens", "ms", "share of time", "share of FLOPs", "GFLOP/s"], rows),
+            f"sum {r['sum_ms']:.2f} ms; untraced pass {r['untraced_ms']:.2f} ms, {r['gflop_per_s']:.0f} GFLOP/s; "
+            f"unexplained {r['unexplained_ms']:+.2f} ms, {r['unexplained_ms'] / r['untraced_ms']:+.1%}",
+        ]
+    if args.plot:
+        plots.plot_time(results, args.plot)
+        parts += ["", f"plot: {args.plot}"]
+    return value, "\n".join(parts)

