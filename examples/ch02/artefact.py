@@ -204,7 +204,7 @@ def locate(source):
     if source == "embedded":
         return EMBEDDED, None
     path = Path(source)
-    if path.is_dir():
+    if source and path.is_dir():
         return path, None
     if path.suffix in checkpoint.PICKLES and path.is_file():
         checkpoint.refuse_pickle(path)

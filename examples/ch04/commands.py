@@ -154,13 +154,14 @@ def count(args):
         "one_layer": per_layer,
         "feed_forward_share_of_matrices": ff / (ff + 4 * d * d),
     }
+    share = value["feed_forward_share_of_matrices"]
     if stored != total:  # two derivations, one number
         raise AssertionError(f"the formula counts {total:,} and the tensor table {stored:,}")
     rows = [[name.replace("_", " "), f"{n:,}", f"{n / total:.1%}"] for name, n in counts.items()]
     notes = [
         f"The table of tensors that loading is checked against holds {stored:,} in {len(tensor_shapes(config))} tensors: the same.",
         f"One layer holds {per_layer:,}, its norms included; {config.n_layer} layers {config.n_layer * per_layer:,}.",
-        f"Of a layer's matrices the feed-forward network holds {ff:,} weights, attention {4 * d * d:,}: {ff / (ff + 4 * d * d):.1%}.",
+        f"Of a layer's matrices the feed-forward network holds {ff:,} weights, attention {4 * d * d:,}: {share:.1%}.",
     ]
     if config.tie_word_embeddings:
         notes.append("The output projection is the token embedding, transposed: counted once.")

@@ -160,10 +160,8 @@ def main(argv=None):
     rows = [[r["point"], "" if r["layer"] is None else r["layer"], r["shape"], f"{r['bytes']:,}"] for r in value["shapes"]]
     print(table(["tensor", "layer", "shape", "bytes"], rows))
     for name, found in (("with", value["causal"]), ("without", value["not_causal"])):
-        print(
-            f"\n{name} the mask, another last id changes the logits before it by {found['earlier']:.3g}, at it by {found['last']:.3g}",
-            end="",
-        )
+        before, at = f"{found['earlier']:.3g}", f"{found['last']:.3g}"
+        print(f"\n{name} the mask, another last id changes the logits before it by {before}, at it by {at}", end="")
     print("\n")
     print(
         table(

@@ -1,0 +1,145 @@
+"""How scripts are called and answer: one line for bad input, strict JSON (C52a), files written whole."""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import numpy as np
+import torch
+
+from examples.ch01.command import (
+    BadInput,
+    Parser,
+    command,
+    dump_json,
+    number_list,
+    parse_json,
+    read_json,
+    table,
+    whole_number,
+    write_whole,
+)
+from tests.support import ROOT, FolderCase, call
+
+
+class Command(FolderCase):
+    def test_what_becomes_one_line_and_status_two(self):
+        def main_that(error):
+            @command
+            def main(argv):
+                raise error
+
+            return main
+
+        self.assertBad(main_that(BadInput("a is wrong;\n  do b")), [], "error: a is wrong; do b\n")
+        self.assertBad(main_that(PermissionError(13, "Permission denied", "/x/y")), [], "/x/y: Permission denied")
+        self.assertEqual(call(main_that(KeyboardInterrupt()))[0], 130)
+        with self.assertRaises(ZeroDivisionError):  # a defect of ours is not dressed up as bad input
+            call(main_that(ZeroDivisionError()))
+
+    def test_success_is_zero(self):
+        @command
+        def main(argv):
+            print("done", argv)
+
+        self.assertEqual(call(main, "a"), (0, "done ['a']\n", ""))
+
+    def test_parser(self):
+        parser = Parser(prog="x").add("model", "threads", "seed", "json")
+        args = parser.parse_args([])
+        self.assertEqual((args.model, args.threads, args.seed, args.json), ("embedded", 1, 0, False))
+        self.assertIn("default: embedded", parser.format_help())
+        for argv in (["--thr", "1"], ["--threads", "0"], ["--threads", "x"], ["--seed", "-1"], ["more"], ["--model"]):
+            with self.assertRaises(BadInput):
+                parser.parse_args(argv)
+
+    def test_numbers(self):
+        self.assertEqual(whole_number(1)("7"), 7)
+        self.assertEqual(number_list(1)("1,20,3"), [1, 20, 3])
+        for text in ("", "0", "1,", "1,x", "1.5", "-1"):
+            with self.assertRaises(argparse.ArgumentTypeError):
+                number_list(1)(text)
+        with self.assertRaisesRegex(argparse.ArgumentTypeError, "9 is not 1 to 8"):
+            whole_number(1, 8)("9")
+
+    def test_a_reader_that_stops_reading(self):
+        code = (
+            "import sys; from examples.ch01.command import command\n"
+            "@command\ndef main(argv):\n    for i in range(10**6): print(i)\n"
+            "sys.exit(main())"
+        )
+        process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(process.stdout.readline(), b"0\n")
+        process.stdout.close()
+        self.assertEqual((process.stderr.read(), process.wait()), (b"", 0))
+        process.stderr.close()
+
+
+class Json(FolderCase):
+    def test_writing_refuses_what_is_not_json(self):
+        for value in (float("nan"), float("inf")):
+            with self.assertRaises(ValueError):
+                dump_json({"a": value})
+        for value in (np.float32(1.5), np.int64(3), torch.tensor(1.5)):
+            with self.assertRaises(TypeError):
+                dump_json({"a": value})
+        self.assertEqual(parse_json(dump_json({"b": [1, 2.5, None], "a": "ü"})), {"b": [1, 2.5, None], "a": "ü"})
+
+    def test_reading_refuses_it_too(self):
+        for text in (
+            '{"a": NaN}',
+            '{"a": Infinity}',
+            '{"a": -Infinity}',
+            '{"a": 1, "a": 2}',
+            '[{"a": 1, "a": 1}]',
+            "",
+            "[" * 100_000,
+        ):
+            with self.assertRaises(ValueError):
+                parse_json(text)
+
+    def test_read_json_names_the_file(self):
+        path = self.folder / "x.json"
+        for data in (None, b"[1]", b"{", b"\xff"):
+            if data is not None:
+                path.write_bytes(data)
+            with self.assertRaisesRegex(BadInput, "x.json"):
+                read_json(path)
+
+
+class Files(FolderCase):
+    def test_whole_or_not_at_all(self):
+        path = self.folder / "a.txt"
+        write_whole(path, "one")
+        write_whole(path, b"two")
+        self.assertEqual(path.read_text(), "two")
+        with self.assertRaises(TypeError):
+            write_whole(path, None)
+        self.assertEqual((path.read_text(), os.listdir(self.folder)), ("two", ["a.txt"]))
+
+    @unittest.skipUnless(hasattr(signal, "SIGKILL"), "kills a process outright, which this system cannot do")
+    def test_killed_half_way(self):
+        """A process that writes two large texts in turn is killed at some moment: the file holds one or the other."""
+        path = self.folder / "a.txt"
+        code = (
+            "import sys; from examples.ch01.command import write_whole\n"
+            "while True:\n    for c in 'ab': write_whole(sys.argv[1], c * 3_000_000)"
+        )
+        process = subprocess.Popen([sys.executable, "-c", code, str(path)], cwd=ROOT)
+        while not path.exists() and process.poll() is None:
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        text = path.read_text()
+        self.assertIn(text, ("a" * 3_000_000, "b" * 3_000_000))
+
+    def test_table(self):
+        self.assertEqual(table(["a", "n"], [["x", "1,234"], ["yy", 5]]).splitlines()[2:], ["x    1,234", "yy       5"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,82 @@
+"""Chapter 3: any text has ids and comes back from them; the embedding's share of the parameters."""
+
+import json
+import unittest
+
+import torch
+
+from examples.ch01.command import BadInput
+from examples.ch02 import artefact
+from examples.ch03.tokens import decode, embedding_share, encode, main
+from tests.support import FolderCase, call, write_folder
+
+TEXTS = (
+    "Good night, good night! parting is such sweet sorrow",
+    "HAMLET:\nTo be, or not to be\n\n",
+    "  two  spaces\tand a tab \r\n",
+    "naïve café — ½ «quoted» 漢字 🤖",
+    "\x00\x7f",
+    "<|endoftext|>",
+    "a",
+    " ",
+)
+
+
+class Tokens(FolderCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = artefact.load()
+
+    def test_round_trip(self):
+        for text in TEXTS:
+            ids = encode(text, self.model.tokenizer)
+            self.assertEqual((ids.shape[0], ids.dtype, decode(ids[0], self.model.tokenizer)), (1, torch.int64, text))
+            self.assertLess(ids.max().item(), self.model.config.vocab_size)
+
+    def test_any_bytes_have_ids(self):
+        every = "".join(map(chr, range(256))) + "\U0001f600"
+        self.assertEqual(decode(encode(every, self.model.tokenizer)[0], self.model.tokenizer), every)
+
+    def test_part_of_a_character_is_a_replacement_character(self):
+        ids = encode("é", self.model.tokenizer)[0]
+        self.assertEqual(len(ids), 2)
+        self.assertEqual(decode(ids[:1], self.model.tokenizer), "\ufffd")
+
+    def test_nothing_is_added(self):
+        first = encode("a", self.model.tokenizer)[0, 0].item()
+        self.assertEqual(self.model.tokenizer.id_to_token(first), "a")
+
+    def test_the_library_gives_the_same_ids(self):
+        from transformers import AutoTokenizer
+
+        theirs = AutoTokenizer.from_pretrained(artefact.EMBEDDED)
+        for text in TEXTS:
+            self.assertEqual(theirs(text)["input_ids"], encode(text, self.model.tokenizer)[0].tolist())
+
+    def test_bad_text(self):
+        for text, word in (("", "empty"), ("\ud800", "UTF-8")):
+            with self.assertRaisesRegex(BadInput, word):
+                encode(text, self.model.tokenizer)
+            self.assertBad(main, ["--text", text], word)
+        with self.assertRaisesRegex(BadInput, "no tokenizer"):
+            encode("a", None)
+        self.assertBad(main, ["--model", write_folder(self.folder / "a")], "no tokenizer")
+
+    def test_embedding_share(self):
+        table, total = embedding_share(artefact.PUBLISHED["gpt2"])
+        self.assertEqual((table, total, f"{table / total:.1%}"), (38_597_376, 124_439_808, "31.0%"))
+
+    def test_script(self):
+        status, out, _ = call(main, "--text", TEXTS[3], "--json")
+        value = json.loads(out)
+        self.assertEqual((status, value["decoded"], len(value["ids"])), (0, TEXTS[3], len(value["rows"])))
+        row = self.model.weights["wte.weight"][value["ids"][0]]
+        self.assertEqual(value["rows"][0]["first"], row[:4].tolist())
+        status, out, _ = call(main, "--text", TEXTS[0])
+        self.assertEqual(status, 0)
+        for text in ("' night'", "the same text", f"{self.model.manifest['parameters']:,} parameters"):
+            self.assertIn(text, out)
+
+
+if __name__ == "__main__":
+    unittest.main()
