@@ -318,18 +318,18 @@ def card(recipe, sizes, result, log, texts):
         "written by `scripts/train_embedded_model.py`; no number here is typed by hand.",
         "## Data",
         f"The {sizes['plays']} plays in the wheel of the PyPI package {PACKAGE} {PACKAGE_VERSION} (MIT; the plays are in the "
-        f"public domain), {sizes['characters']:,} characters after the mark-up is turned into plain speech: `HAMLET:` before his lines, "
-        "stage directions in brackets, acts and scenes in order. The text is not in this repository. Held out for validation, "
-        f"whole: {' and '.join(p.replace('-', ' ').title() for p in HELD_OUT)}.",
+        f"public domain), {sizes['characters']:,} characters after the mark-up is turned into plain speech: `HAMLET:` before his "
+        "lines, stage directions in brackets, acts and scenes in order. The text is not in this repository. Held out for "
+        f"validation, whole: {' and '.join(p.replace('-', ' ').title() for p in HELD_OUT)}.",
         f"The tokenizer is a byte-level BPE learned from the training plays, its last id `{END_OF_TEXT}`. Training: "
         f"{sizes['train_tokens']:,} tokens; validation: {sizes['valid_tokens']:,}, of {sizes['characters_per_token']:.2f} "
         "characters each.",
         "## Recipe",
-        f"{recipe.steps:,} steps of {recipe.batch_size} windows of {recipe.n_positions} tokens "
-        f"({epochs:.1f} times the training text), AdamW with "
-        f"betas {recipe.betas}, weight decay {recipe.weight_decay} on matrices, learning rate {recipe.learning_rate} after "
-        f"{recipe.warmup} steps of warm-up, then a cosine to {recipe.final_rate}; gradients clipped at norm {recipe.clip_norm}; "
-        f"dropout {recipe.dropout} on the embedding and on what each sublayer adds; bfloat16 autocast on a CPU; seed {recipe.seed}. "
+        f"{recipe.steps:,} steps of {recipe.batch_size} windows of {recipe.n_positions} tokens ({epochs:.1f} times the training "
+        f"text), AdamW with betas {recipe.betas}, weight decay {recipe.weight_decay} on matrices, learning rate "
+        f"{recipe.learning_rate} after {recipe.warmup} steps of warm-up, then a cosine to {recipe.final_rate}; gradients clipped "
+        f"at norm {recipe.clip_norm}; dropout {recipe.dropout} on the embedding and on what each sublayer adds; bfloat16 autocast "
+        f"on a CPU; seed {recipe.seed}. "
         "The weights are those after the last step: no step was chosen by its validation loss.",
         "## Loss",
         f"On the {result['tokens']:,} tokens of the held-out plays ({result['characters']:,} characters), in float32, in windows "

@@ -1,0 +1,176 @@
+"""Speed and memory of the hand-written pass beside transformers', as ratios within one process.
+
+    make bench
+    python scripts/bench.py --threads 1 --runs 9 --processes 3 --tokens 16,128,512,1024
+
+Both programs take turns on the same weights and ids, in float32, after a warm-up; a ratio is our median over theirs, below 1
+where we are faster. Several processes each do this, and the middle ratio counts. Nothing here is a test: no bound is asserted.
+"""
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+from tqdm import tqdm
+
+from examples.ch01.command import Parser, command, dump_json, number_list, table, whole_number
+from examples.ch02.artefact import load, save
+from examples.ch04 import experiments as ex
+from examples.ch04.library import library_model
+
+
+@torch.no_grad()
+def take_turns(model, tokens, runs, timer=time.perf_counter):
+    """Median seconds of `runs` passes over [1, tokens] each, ours and the library's in turn: (ours, theirs).
+
+    Two turns are discarded; which program goes first changes with every turn.
+    """
+    library = library_model(model)
+    ids = ex.random_ids(model, tokens)
+    calls = {"ours": lambda: ex.run(model, ids), "theirs": lambda: library(ids, use_cache=False)}
+    times = {name: [] for name in calls}
+    for turn in range(runs + 2):
+        for name in sorted(calls, reverse=turn % 2 == 1):
+            start = timer()
+            calls[name]()
+            times[name].append(timer() - start)
+    return tuple(statistics.median(times[name][2:]) for name in ("ours", "theirs"))
+
+
+def speed_once(source, lengths, runs):
+    """One process's part of the speed table."""
+    model = load(source)
+    rows = []
+    for tokens in lengths:
+        ours, theirs = take_turns(model, tokens, runs)
+        rows.append({"tokens": tokens, "ours_ms": 1e3 * ours, "theirs_ms": 1e3 * theirs, "ratio": ours / theirs})
+    return rows
+
+
+def loading_once(program, folder):
+    """Seconds to load the folder, and to load it and run 16 tokens; MiB that the process's peak memory grew by."""
+    import transformers  # imported before the clock starts: its import is not loading
+
+    transformers.logging.disable_progress_bar()
+    ids = torch.zeros(1, 16, dtype=torch.int64)
+    before, start = _peak(), time.perf_counter()
+    if program == "ours":
+        model = load(folder)
+        loaded = time.perf_counter()
+        ex.run(model, ids)
+    else:
+        model = transformers.GPT2LMHeadModel.from_pretrained(folder, attn_implementation="eager").eval()
+        loaded = time.perf_counter()
+        with torch.no_grad():
+            model(ids, use_cache=False)
+    done = time.perf_counter()
+    return {"load_s": loaded - start, "load_and_run_s": done - start, "peak_mib": _peak() - before}
+
+
+def _peak():
+    """Peak resident memory of this process so far, in MiB; Linux counts it in KiB, macOS in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
+
+
+def _in_a_process(part, threads, **settings):
+    """What this script prints when it does one part in a process of its own."""
+    order = [sys.executable, __file__, "--part", part, "--threads", str(threads), "--settings", json.dumps(settings)]
+    done = subprocess.run(order, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def middle(rows, key):
+    """The row whose `key` is the median of all (of an even number, the lower of the middle two)."""
+    return sorted(rows, key=lambda r: r[key])[(len(rows) - 1) // 2]
+
+
+@command
+def main(argv=None):
+    """Run both benchmarks and print their tables."""
+    parser = Parser(prog="bench.py", description=__doc__.splitlines()[0]).add("threads", "json")
+    parser.add_argument("--model", default="random:gpt2", metavar="SOURCE", help="a model as in chapter 2")
+    parser.add_argument("--tokens", type=number_list(1), default=[16, 128, 512, 1024], metavar="N,N", help="lengths")
+    parser.add_argument("--runs", type=whole_number(1), default=9, metavar="N", help="timed turns a process")
+    parser.add_argument("--processes", type=whole_number(1), default=3, metavar="N", help="how many processes repeat it")
+    parser.add_argument(
+        "--part", choices=["all", "speed", "loading"], default="all", help="speed and loading: one process's part, as JSON"
+    )
+    parser.add_argument("--settings", type=json.loads, default=None, help="of one part; used by this script itself")
+    args = parser.parse_args(argv)
+    torch.set_num_threads(args.threads)
+    if args.settings is not None:
+        print(dump_json({"speed": speed_once, "loading": loading_once}[args.part](**args.settings)), end="")
+        return
+    value = {
+        "model": args.model,
+        "threads": args.threads,
+        "runs": args.runs,
+        "processes": args.processes,
+        "torch": torch.__version__,
+    }
+    steps = args.processes * ((args.part != "loading") + 2 * (args.part != "speed"))
+    with tqdm(total=steps, unit="process", file=sys.stderr, disable=not sys.stderr.isatty()) as bar:
+        if args.part != "loading":
+            value["speed"] = _speed(args, bar)
+        if args.part != "speed":
+            value["loading"] = _loading(args, bar)
+    if args.json:
+        print(dump_json(value), end="")
+        return
+    print(f"{args.model}, float32, {args.threads} thread(s), torch {torch.__version__}; transformers with eager attention")
+    if "speed" in value:
+        rows = [
+            [
+                f"{r['tokens']:,}",
+                f"{r['ours_ms']:.1f}",
+                f"{r['theirs_ms']:.1f}",
+                f"{r['ratio']:.2f}",
+                " ".join(f"{x:.2f}" for x in r["all"]),
+            ]
+            for r in value["speed"]
+        ]
+        print(f"\nOne pass; medians of {args.runs} turns, the middle of {args.processes} processes by ratio:\n")
+        print(table(["tokens", "ours, ms", "transformers, ms", "ratio", "all ratios"], rows))
+    if "loading" in value:
+        rows = [
+            [name, f"{r['load_s']:.2f}", f"{r['load_and_run_s']:.2f}", f"{r['peak_mib']:.0f}"]
+            for name, r in value["loading"].items()
+        ]
+        print("\nLoading its folder from a warm disk cache, then one pass of 16 tokens; each in a process of its own:\n")
+        print(table(["", "load, s", "load and run, s", "peak memory grew by, MiB"], rows))
+
+
+def _speed(args, bar):
+    found = []
+    for _ in range(args.processes):
+        found.append(_in_a_process("speed", args.threads, source=args.model, lengths=args.tokens, runs=args.runs))
+        bar.update()
+    rows = []
+    for same_length in zip(*found, strict=True):
+        rows.append(middle(same_length, "ratio") | {"all": sorted(r["ratio"] for r in same_length)})
+    return rows
+
+
+def _loading(args, bar):
+    found = {"ours": [], "transformers": []}
+    with tempfile.TemporaryDirectory() as holder:
+        folder = Path(holder) / "model"
+        save(load(args.model), folder)
+        for _ in range(args.processes):
+            for program, rows in found.items():
+                rows.append(_in_a_process("loading", args.threads, program=program, folder=str(folder)))
+                bar.update()
+    return {program: middle(rows, "load_and_run_s") for program, rows in found.items()}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
