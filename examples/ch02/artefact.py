@@ -339,6 +339,7 @@ def save(artefact, folder, extra=None):
     write_whole(partial / "config.json", dump_json(values))
     tensors = {n if n.startswith("lm_head") else f"transformer.{n}": w.contiguous() for n, w in artefact.weights.items()}
     save_file(tensors, partial / checkpoint.SINGLE, metadata={"format": "pt"})
+    (partial / checkpoint.SINGLE).chmod(0o644)  # the library makes it the owner's alone
     for name, text in (extra or {}).items():
         write_whole(partial / name, text)
     old = folder.with_name(f".{folder.name}.old")
