@@ -183,7 +183,7 @@ class Agreement(unittest.TestCase):
     def setUpClass(cls):
         cls.model = artefact.load()
         cls.library = library_model(cls.model)
-        cls.batches = ex.float64_batches(cls.model)
+        cls.batches = ex.prompt_batches(cls.model) + ex.edge_batches(cls.model)
 
     def test_prompts(self):
         rows = ex.compare_prompts(self.model, self.library)
@@ -254,7 +254,7 @@ class Mask(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.model = artefact.load()
-        cls.ids = ex.prompt_ids(cls.model, None, 10, exactly=True)
+        cls.ids = ex.default_ids(cls.model, 10)
 
     def test_exactly_zero(self):
         found = ex.mask_test(self.model, self.ids)
@@ -584,7 +584,7 @@ class Commands(FolderCase):
 
     def test_next_tokens(self):
         model = artefact.load()
-        ids = ex.prompt_ids(model, "To be, or not to", 0)
+        ids = ex.text_ids(model, "To be, or not to")
         rows = ex.next_tokens(model, ids)
         shares = torch.softmax(library_model(model)(ids).logits[0, -1], -1)
         self.assertEqual(rows[0]["id"], int(shares.argmax()))
@@ -609,7 +609,7 @@ class Commands(FolderCase):
         for source in (folder, folder / "config.json"):
             (folder / "model.safetensors").unlink(missing_ok=True)  # loads no weights
             self.assertIn("1,976", call(main, "count", "--config", source)[1])
-        self.assertIn("2,800", call(main, "count", "--config", folder, "--layers", "3")[1])
+        self.assertIn("2,848", call(main, "count", "--config", folder, "--layers", "3")[1])
 
     def test_tables_for_people(self):
         tiny = write_folder(self.folder / "a")
@@ -645,7 +645,7 @@ class Commands(FolderCase):
             (["mask", "--prompt", ""], ("empty",)),
             (["mask", "--prompt", "word " * (full + 1)], ("n_positions", str(full))),
             (["mask", "--model", tiny, "--prompt", "a"], ("no tokenizer",)),
-            (["residual", "--model", tiny], ("17 tokens", "n_positions 16")),
+            (["time", "--model", tiny, "--tokens", "17"], ("17 tokens", "n_positions 16")),
             (["time", "--tokens", "0"], ("0 is not 1 or more",)),
             (["time", "--tokens", f"{full + 1}"], (f"{full + 1} tokens", "n_positions")),
             (["time", "--tokens", "a"], ("'a' is not a whole number",)),

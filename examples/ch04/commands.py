@@ -81,6 +81,11 @@ def _to(model, device):
     return ex.replace(model, weights=weights)
 
 
+def _prompt(model, args, tokens):
+    """ids [1, T] of the text that was given, whole; without one, `tokens` of the chapter's own."""
+    return ex.default_ids(model, tokens, args.seed) if args.prompt is None else ex.text_ids(model, args.prompt)
+
+
 def _about(args, **more):
     """What every measured value carries."""
     return {
@@ -102,7 +107,7 @@ def _text(model, ids):
 
 def tour(args):
     model = _load(args)
-    ids = ex.prompt_ids(model, args.prompt, 10, args.seed)
+    ids = ex.text_ids(model, ex.PREDICT) if args.prompt is None and model.tokenizer else _prompt(model, args, 10)
     library = library_model(model, ex.DTYPES[args.dtype], args.device)
     found = ex.agreement(ex.run(model, ids), library(ids, use_cache=False).logits.detach())
     best = ex.next_tokens(model, ids)
@@ -239,14 +244,12 @@ def shapes(args):
 def compare(args):
     model = _load(args)
     library = library_model(model, ex.DTYPES[args.dtype], args.device)
-    if args.prompt is None:
-        texts, batches = ex.PROMPTS, ex.float64_batches(model, seed=args.seed)
-    else:
-        texts, batches = (args.prompt,), [ex.prompt_ids(model, args.prompt, 0)]
+    texts = ex.PROMPTS if args.prompt is None else (args.prompt,)
+    batches = ex.prompt_batches(model, texts, args.seed)
     prompts = ex.compare_prompts(model, library, texts, args.seed)
     edges = ex.compare_edges(model, library, args.seed)
-    layers = ex.compare_layers(model, library, batches[-1][:1] if args.prompt is None else batches[0])
-    dtypes = ex.distance_from_float64(model, batches)
+    layers = ex.compare_layers(model, library, batches[-1])
+    dtypes = ex.distance_from_float64(model, batches + ex.edge_batches(model, args.seed))
     value = _about(args, prompts=prompts, edges=edges, layers=layers, from_float64=dtypes)
 
     def row(first, r):
@@ -299,7 +302,7 @@ def compare(args):
 
 def mask(args):
     model = _load(args)
-    ids = ex.prompt_ids(model, args.prompt, 10, args.seed, exactly=True)
+    ids = _prompt(model, args, 10)
     found = ex.mask_test(model, ids)
     value = _about(args, ids=ids[0].tolist(), **found)
     T = found["tokens"]
@@ -336,7 +339,7 @@ def mask(args):
 def residual(args):
     plots.check_target(args.plot)
     model = _load(args)
-    ids = ex.prompt_ids(model, args.prompt, 17, args.seed, exactly=True)
+    ids = _prompt(model, args, 17)
     rows = ex.residual_statistics(model, ids)
     value = _about(args, ids=ids[0].tolist(), layers=rows)
 
@@ -368,7 +371,7 @@ def residual(args):
         "attention adds",
         "feed-forward adds",
     ]
-    text = f"{args.model}: {_text(model, ids)}, {ids.shape[1]} tokens; the last two columns are L2 norms\n\n" + table(heads, lines)
+    text = f"{args.model}: {_text(model, ids)}, {ids.shape[1]} tokens; what a sublayer adds is an L2 norm\n\n" + table(heads, lines)
     if args.plot:
         plots.plot_residual(rows, args.plot)
         text += f"\n\nplot: {args.plot}"

@@ -22,6 +22,8 @@ PROMPTS = (
     "Good night, good night! parting is such sweet sorrow.",
 )
 PROMPT_LENGTHS = (5, 9, 13, 18)  # of random ids, for a model without a tokenizer
+PREDICT = "My lord, the king is"  # the tour's prompt
+LONG = "Good night, good night! parting is such sweet sorrow,\nThat I shall say good night till it be morrow."  # cut to length
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -42,19 +44,20 @@ def device_of(model):
     return next(iter(model.weights.values())).device
 
 
-def prompt_ids(model, text, tokens, seed=0, exactly=False):
-    """ids [1, T] of `text`; random ones where the model has no tokenizer and no text is given.
+def text_ids(model, text):
+    """ids [1, T] of `text`, on the model's device."""
+    return encode(text, model.tokenizer).to(device_of(model))
 
-    exactly: T is `tokens`, from the start of the text; a text that is too short is an error. Otherwise T is the text's own.
+
+def default_ids(model, tokens, seed=0):
+    """ids [1, tokens] for an experiment that was given no text: the start of LONG, or random ids without a tokenizer.
+
+    Shorter where the model takes fewer.
     """
-    if text is None and model.tokenizer is None:
+    tokens = min(tokens, model.config.n_positions)
+    if model.tokenizer is None:
         return random_ids(model, tokens, seed=seed)
-    ids = encode(PROMPTS[3] if text is None else text, model.tokenizer).to(device_of(model))
-    if exactly and text is None:
-        while ids.shape[1] < tokens:
-            ids = torch.cat([ids, ids], dim=1)
-        return ids[:, :tokens]
-    return ids
+    return text_ids(model, LONG)[:, :tokens]
 
 
 def largest(tensor):
@@ -97,13 +100,18 @@ def agreement(ours, theirs):
     }
 
 
+def prompt_batches(model, texts=PROMPTS, seed=0):
+    """ids [1, T] of each text; without a tokenizer, random ids of PROMPT_LENGTHS in place of PROMPTS."""
+    if model.tokenizer is None and texts is PROMPTS:
+        return [random_ids(model, min(t, model.config.n_positions), seed=seed + i) for i, t in enumerate(PROMPT_LENGTHS)]
+    return [text_ids(model, text) for text in texts]
+
+
 def compare_prompts(model, library, texts=PROMPTS, seed=0):
     """Agreement with the library on each text, or on random ids where the model has no tokenizer."""
     rows = []
-    for i, text in enumerate(texts):
-        given = text if model.tokenizer is not None or texts is not PROMPTS else None
-        ids = prompt_ids(model, given, PROMPT_LENGTHS[i % 4], seed=seed + i)
-        rows.append({"text": given} | _agree(model, library, ids))
+    for text, ids in zip(texts, prompt_batches(model, texts, seed), strict=True):
+        rows.append({"text": text if model.tokenizer else None} | _agree(model, library, ids))
     return rows
 
 
@@ -116,7 +124,7 @@ def edge_shapes(config):
 
 def compare_edges(model, library, seed=0):
     """Agreement with the library on random ids of each of `edge_shapes`."""
-    return [_agree(model, library, random_ids(model, t, b, seed)) for b, t in edge_shapes(model.config)]
+    return [_agree(model, library, ids) for ids in edge_batches(model, seed)]
 
 
 @torch.no_grad()
@@ -163,12 +171,9 @@ def distance_from_float64(model, batches):
     return rows
 
 
-def float64_batches(model, texts=PROMPTS, seed=0):
-    """The four prompts and the edges, as ids."""
-    prompts = [
-        prompt_ids(model, text if model.tokenizer else None, PROMPT_LENGTHS[i], seed=seed + i) for i, text in enumerate(texts)
-    ]
-    return prompts + [random_ids(model, t, b, seed) for b, t in edge_shapes(model.config)]
+def edge_batches(model, seed=0):
+    """Random ids of each of `edge_shapes`."""
+    return [random_ids(model, t, b, seed) for b, t in edge_shapes(model.config)]
 
 
 # --------------------------------------------------------------------------------------------------------------- the mask
