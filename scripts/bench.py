@@ -77,8 +77,14 @@ def loading_once(program, folder):
 
 
 def _peak():
-    """Peak resident memory of this process so far, in MiB; Linux counts it in KiB, macOS in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024 if sys.platform == "linux" else 1024**2)
+    """Peak resident memory of this program so far, in MiB.
+
+    Linux's own record starts anew with every program; getrusage's goes on from the process that started it.
+    """
+    if sys.platform == "linux":
+        status = Path("/proc/self/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2  # bytes on macOS
 
 
 def _in_a_process(part, threads, **settings):
