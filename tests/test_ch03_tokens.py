@@ -46,6 +46,16 @@ class Tokens(FolderCase):
         first = encode("a", self.model.tokenizer)[0, 0].item()
         self.assertEqual(self.model.tokenizer.id_to_token(first), "a")
 
+    def test_nothing_is_added_where_the_tokenizer_would(self):
+        from tokenizers import Tokenizer
+        from tokenizers.processors import TemplateProcessing
+
+        eager = Tokenizer.from_str(self.model.tokenizer.to_str())
+        end = eager.token_to_id("<|endoftext|>")
+        eager.post_processor = TemplateProcessing(single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", end)])
+        self.assertEqual(eager.encode("a").ids[0], end)
+        self.assertEqual(encode("a", eager).tolist(), encode("a", self.model.tokenizer).tolist())
+
     def test_the_library_gives_the_same_ids(self):
         from transformers import AutoTokenizer
 

@@ -519,7 +519,7 @@ class Time(unittest.TestCase):
             state["now"] += 1000 if state["readings"] <= points + 3 else 1
             return state["now"]
 
-        found = ex.component_times(model, 8, runs=3, timer=timer)
+        found = ex.component_times(model, 8, runs=1, timer=timer)  # a median of three would hide a first pass that counts
         seconds = {c["component"]: c["ms"] / 1e3 for c in found["components"]}
         counts = {"embedding": 1, "layer_norms": 5, "attention": 2 * 7, "feed_forward": 2 * 3, "output_projection": 1}
         self.assertEqual(seconds, counts)
