@@ -21,12 +21,23 @@ class BadInput(ValueError):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with defaults shown in the help, no guessed abbreviations, and errors as `BadInput`."""
+    """argparse with defaults shown in the help, no guessed abbreviations, and errors as `BadInput`.
 
-    def __init__(self, *args, **kwargs):
+    default_command: of a script with commands, the one that is meant where none is named.
+    """
+
+    def __init__(self, *args, default_command=None, **kwargs):
+        self.default_command = default_command
         kwargs.setdefault("formatter_class", argparse.ArgumentDefaultsHelpFormatter)
         kwargs.setdefault("allow_abbrev", False)
         super().__init__(*args, **kwargs)
+
+    def parse_args(self, args=None, namespace=None):
+        args = list(sys.argv[1:] if args is None else args)
+        named = args and (not args[0].startswith("-") or args[0] in ("-h", "--help"))
+        if self.default_command and not named:
+            args = [self.default_command, *args]
+        return super().parse_args(args, namespace)
 
     def error(self, message):
         raise BadInput(f"{message}; `{self.prog} --help` lists what it takes")

@@ -366,13 +366,17 @@ def _file(path, digests):
     return {"name": path.name, "bytes": path.stat().st_size, **({"sha256": hub.sha256(path)} if digests else {})}
 
 
+def options():
+    """The script's argument parser."""
+    parser = Parser(prog="artefact.py", description=__doc__.splitlines()[0]).add("model", "seed", "json")
+    parser.add_argument("--tensors", action="store_true", help="list every tensor, not only the sums by kind")
+    return parser
+
+
 @command
 def main(argv=None):
     """Print the manifest of a model."""
-    parser = Parser(prog="artefact.py", description=__doc__.splitlines()[0])
-    parser.add("model", "seed", "json")
-    parser.add_argument("--tensors", action="store_true", help="list every tensor, not only the sums by kind")
-    args = parser.parse_args(argv)
+    args = options().parse_args(argv)
     manifest = load(args.model, dtype=None, seed=args.seed, digests=True).manifest
     if args.json:
         print(dump_json(manifest), end="")

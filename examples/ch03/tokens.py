@@ -48,12 +48,17 @@ def embedding_share(config):
     return counts["wte.weight"], sum(counts.values())
 
 
+def options():
+    """The script's argument parser."""
+    parser = Parser(prog="tokens.py", description=__doc__.splitlines()[0]).add("model", "json")
+    parser.add_argument("--text", default=TEXT, help="what to encode")
+    return parser
+
+
 @command
 def main(argv=None):
     """Print ids, pieces and the rows they select."""
-    parser = Parser(prog="tokens.py", description=__doc__.splitlines()[0]).add("model", "json")
-    parser.add_argument("--text", default=TEXT, help="what to encode")
-    args = parser.parse_args(argv)
+    args = options().parse_args(argv)
     model = artefact.load(args.model, dtype=None)
     ids = encode(args.text, model.tokenizer)  # [1, T]
     rows = model.weights["wte.weight"][ids[0]].float()  # [T, d]

@@ -19,17 +19,15 @@ CONTEXTS = (16, 128, 512, 1024)
 
 def run(argv):
     """Parse `argv`, run the command it names (the tour when it names none), print a table or JSON."""
-    argv = list(argv)
-    if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
-        argv = ["tour", *argv]
-    args = _parser().parse_args(argv)
+    args = options().parse_args(argv)
     torch.set_num_threads(getattr(args, "threads", 1))
     value, text = args.command(args)
     print(dump_json(value) if args.json else text + "\n", end="")
 
 
-def _parser():
-    parser = Parser(prog="gpt2_from_scratch.py", description="GPT-2 written from scratch. Without a command: the tour.")
+def options():
+    """The script's argument parser, one sub-parser for each command."""
+    parser = Parser(prog="gpt2_from_scratch.py", description="GPT-2 by hand. Without a command: the tour.", default_command="tour")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def add(name, function, summary, *options):

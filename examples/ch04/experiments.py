@@ -11,6 +11,7 @@ import torch
 
 from examples.ch01.command import BadInput
 from examples.ch03.tokens import decode, encode
+from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.gpt2_from_scratch import LAYER_POINTS, flops_per_pass, forward
 from examples.ch04.library import library_model, library_trace
 
@@ -24,6 +25,13 @@ PROMPTS = (
 PROMPT_LENGTHS = (5, 9, 13, 18)  # of random ids, for a model without a tokenizer
 PREDICT = "My lord, the king is"  # the tour's prompt
 LONG = "Good night, good night! parting is such sweet sorrow,\nThat I shall say good night till it be morrow."  # cut to length
+OTHERS = (  # five more texts for the residual stream, of other kinds and lengths
+    "If music be the food of love, play on; give me excess of it",
+    "HAMLET:\nAlas, poor Yorick! I knew him, Horatio: a fellow of infinite jest",
+    "The committee will meet again on Tuesday to discuss the new budget.",
+    "for i in range(10): print(i * i)",
+    "a a a a a a a a a a a a",
+)
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -176,6 +184,35 @@ def edge_batches(model, seed=0):
     return [random_ids(model, t, b, seed) for b, t in edge_shapes(model.config)]
 
 
+def error_by_layer(model, ids):
+    """How rounding grows with depth: the stream in float32 beside float64, [{layer, relative_error}]; layer 0 is the embedding.
+
+    The largest difference over the largest value of the stream there.
+    """
+    streams = []
+    for dtype in (torch.float32, torch.float64):
+        kept = []
+        run(
+            with_dtype(model, dtype),
+            ids,
+            trace=lambda p, i, x, kept=kept: kept.append(x) if p in ("embedding", "residual") else None,
+        )
+        streams.append(kept)
+    return [
+        {"layer": i, "relative_error": largest(a.double() - b) / largest(b)} for i, (a, b) in enumerate(zip(*streams, strict=True))
+    ]
+
+
+def error_by_length(model, lengths, seed=0):
+    """How rounding grows with length: the logits in float32 beside float64, [{tokens, relative_error}]."""
+    exact, rows = with_dtype(model, torch.float64), []
+    for tokens in lengths:
+        ids = random_ids(model, tokens, seed=seed)
+        reference = run(exact, ids)
+        rows.append({"tokens": tokens, "relative_error": largest(run(model, ids).double() - reference) / largest(reference)})
+    return rows
+
+
 # --------------------------------------------------------------------------------------------------------------- the mask
 
 
@@ -236,6 +273,31 @@ def mask_test(model, ids):
         "sharpened_above_diagonal": above_diagonal(influence(sharp, ids)),
         "sharpened_above_diagonal_at_minus_1e4": above_diagonal(influence(sharp, ids, hidden_score=-1e4)),
     }
+
+
+def position_by_itself(model, seed=0):
+    """Which parts, run alone, give a position the same bits whatever its neighbours are: {part: True or False}.
+
+    Two inputs of one shape share one position and differ at all others, so bits can be compared. The embedding is told by the
+    trace of a pass, layer norm, feed-forward network and attention (masked, in the first layer) by themselves.
+    """
+    config, weights = model.config, model.weights
+    ids = random_ids(model, 9, seed=seed)
+    other = random_ids(model, 9, seed=seed + 1)
+    at = 4
+    other[0, at] = ids[0, at]
+    kept = []
+    for one in (ids, other):
+        run(model, one, trace=lambda point, layer, x: kept.append(x) if point == "embedding" else None)
+    x, y = kept  # each [1, T, d], the same at one position
+    hidden = torch.ones(9, 9, dtype=torch.bool, device=x.device).triu(1)
+    parts = {
+        "embedding": lambda x: x,
+        "layer_norm": lambda x: gpt2.layer_norm(x, weights, "h.0.ln_1", config),
+        "feed_forward": lambda x: gpt2.mlp(x, weights, config, 0, lambda *_: None),
+        "attention": lambda x: gpt2.attention(x, weights, config, 0, hidden, float("-inf"), lambda *_: None),
+    }
+    return {name: torch.equal(part(x)[0, at], part(y)[0, at]) for name, part in parts.items()}
 
 
 # ---------------------------------------------------------------------------------------------------- the residual stream
@@ -363,6 +425,36 @@ def component_times(model, tokens, runs=5, seed=0, timer=time.perf_counter, prog
         "unexplained_ms": 1e3 * (whole - total),
         "gflop": flops["total"] / 1e9,
         "gflop_per_s": flops["total"] / whole / 1e9,
+    }
+
+
+def last_position_saving(model, tokens, runs=5, seed=0, timer=time.perf_counter, progress=lambda: None):
+    """Logits at every position beside logits at the last one only, over [1, tokens]: milliseconds and both savings in per cent.
+
+    The two kinds of pass take turns; the first of each is discarded, and the median of `runs` taken.
+    """
+    ids = random_ids(model, tokens, seed=seed)
+
+    def last_only():
+        x = gpt2.residual_stream(ids, model.weights, model.config)  # [1, T, d]
+        return gpt2.unembed(x[:, -1:], model.weights, model.config)  # [1, 1, V]
+
+    times = {"all": [], "last": []}
+    for _ in range(runs + 1):
+        for name, call in (("all", lambda: run(model, ids)), ("last", last_only)):
+            start = timer()
+            call()
+            times[name].append(timer() - start)
+        progress()
+    everywhere, last = (statistics.median(times[name][1:]) for name in ("all", "last"))
+    flops = flops_per_pass(model.config, tokens)
+    spared = flops["output_projection"] * (tokens - 1) / tokens
+    return {
+        "tokens": tokens,
+        "all_ms": 1e3 * everywhere,
+        "last_ms": 1e3 * last,
+        "time_saving_percent": 100 * (1 - last / everywhere),
+        "flop_saving_percent": 100 * spared / flops["total"],
     }
 
 

@@ -32,6 +32,13 @@ def forward(ids, weights, config, causal=True, trace=None, hidden_score=-math.in
     hidden_score: what a masked score becomes; anything but minus infinity is wrong, and is there to be shown wrong.
     Raises BadInput for ids that are not integers [B, T] within the vocabulary, none, or more than n_positions.
     """
+    trace = trace or _no_trace
+    x = residual_stream(ids, weights, config, causal, trace, hidden_score)  # [B, T, d]
+    return unembed(x, weights, config, trace)  # [B, T, V]
+
+
+def residual_stream(ids, weights, config, causal=True, trace=None, hidden_score=-math.inf):
+    """The stream [B, T, d] after the last layer, not yet normalised; arguments as in `forward`."""
     check_ids(ids, config)
     trace = trace or _no_trace
     T = ids.shape[1]
@@ -40,6 +47,12 @@ def forward(ids, weights, config, causal=True, trace=None, hidden_score=-math.in
     hidden = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1) if causal else None  # [T, T], True: not to be seen
     for layer in range(config.n_layer):
         x = block(x, weights, config, layer, hidden, hidden_score, trace)  # [B, T, d]
+    return x
+
+
+def unembed(x, weights, config, trace=None):
+    """Logits [B, T, V] of the last stream x [B, T, d], or of some of its positions, x[:, -1:] say: no position needs another."""
+    trace = trace or _no_trace
     x = layer_norm(x, weights, "ln_f", config)  # [B, T, d]
     trace("final_norm", None, x)
     logits = x @ weights["wte.weight" if config.tie_word_embeddings else "lm_head.weight"].T  # [B, T, V]
@@ -253,12 +266,19 @@ def tensor_table(config, tokens, batch=1, bytes_per_number=4):
     ]
 
 
+def options():
+    """The script's argument parser."""
+    from examples.ch04 import commands
+
+    return commands.options()
+
+
 @command
 def main(argv=None):
     """Run one of the chapter's commands; the tour when none is named."""
     from examples.ch04 import commands
 
-    commands.run(sys.argv[1:] if argv is None else argv)
+    commands.run(argv)
 
 
 if __name__ == "__main__":

@@ -131,13 +131,18 @@ def count_depths(config, depths=DEPTHS, seed=0):
     return rows
 
 
-@command
-def main(argv=None):
-    """Print the shapes, the causal check and the counts."""
+def options():
+    """The script's argument parser."""
     parser = Parser(prog="tiny_transformer.py", description=__doc__.splitlines()[0]).add("threads", "seed", "json")
     parser.add_argument("--layers", type=whole_number(1, 64), default=TinyConfig.n_layer, metavar="L", help="depth")
     parser.add_argument("--tokens", type=whole_number(2), default=8, metavar="T", help="length of the input")
-    args = parser.parse_args(argv)
+    return parser
+
+
+@command
+def main(argv=None):
+    """Print the shapes, the causal check and the counts."""
+    args = options().parse_args(argv)
     torch.set_num_threads(args.threads)
     config = TinyConfig(n_layer=args.layers)
     if args.tokens > config.n_positions:
