@@ -156,8 +156,8 @@ def compare_layers(model, library, ids):
 
 
 @torch.no_grad()
-def distance_from_float64(model, batches):
-    """How far both programs, in each dtype, are from our pass in float64 over `batches` of ids; the worst over all of them.
+def distance_from_float64(model, batches, dtypes=tuple(DTYPES)):
+    """How far both programs, in each of `dtypes`, are from our pass in float64 over `batches` of ids; the worst over all of them.
 
     The library in float64 is compared as well: two programs that agree there share no rounding that could hide a difference.
     """
@@ -165,7 +165,8 @@ def distance_from_float64(model, batches):
     references = [run(exact, ids) for ids in batches]
     top = max(largest(r) for r in references)
     rows = []
-    for name, dtype in DTYPES.items():
+    for name in dtypes:
+        dtype = DTYPES[name]
         ours = with_dtype(model, dtype)
         theirs = library_model(model, dtype, device_of(model))
         row = {"dtype": name, "largest_logit": top, "ours": 0.0, "library": 0.0, "ours_same_argmax": 0, "positions": 0}

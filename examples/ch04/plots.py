@@ -1,4 +1,4 @@
-"""Chapter 4's two figures, drawn by matplotlib to a file that is written whole. Readable in grey: lines differ in marker."""
+"""Chapter 4's figures, drawn by matplotlib to a file that is written whole. Readable in grey: lines differ in marker."""
 
 import io
 from pathlib import Path
@@ -25,7 +25,7 @@ def _figure():
     matplotlib.rcParams["svg.hashsalt"] = "inference-lab"  # the same drawing gives the same file
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")  # on white, so that a dark page shows it as well
     axes.grid(alpha=0.3)
     return figure, axes
 
@@ -73,4 +73,35 @@ def plot_time(results, path):
     axes.set_xticks(places, labels, fontsize=8)
     axes.set(xlabel="tokens in the pass", ylabel="share of one pass, per cent", title="Where the time goes, beside the FLOPs")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=5, fontsize=7)
+    _write(figure, path)
+
+
+def plot_influence(matrix, path):
+    """Who hears whom: `matrix` [T][T], the largest change of a logit at position i (row) when token j (column) changes."""
+    from matplotlib.colors import LogNorm
+
+    figure, axes = _figure()
+    axes.grid(visible=False)
+    T, seen = len(matrix), [x for row in matrix for x in row if x > 0]
+    shown = [[x if x > 0 else float("nan") for x in row] for row in matrix]
+    image = axes.imshow(shown, cmap="Greys", norm=LogNorm(min(seen) / 3, max(seen)))
+    for i, row in enumerate(matrix):
+        for j, x in enumerate(row):
+            dark = x > (min(seen) * max(seen)) ** 0.5 * 1.7
+            axes.text(j, i, f"{x:.1f}" if x else "0", ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
+    axes.set_xticks(range(T))
+    axes.set_yticks(range(T))
+    axes.set(xlabel="position of the token that changes", ylabel="position of the logits", title="Influence, with the mask")
+    figure.colorbar(image, label="largest change of a logit")
+    _write(figure, path)
+
+
+def plot_throughput(lengths, path):
+    """Speed against length, from rows with `tokens` and `gflop_per_s`."""
+    figure, axes = _figure()
+    tokens = [r["tokens"] for r in lengths]
+    axes.semilogx(tokens, [r["gflop_per_s"] for r in lengths], "ko-", base=2)
+    axes.set_xticks(tokens, [f"{t:,}" for t in tokens])
+    axes.set_ylim(bottom=0)
+    axes.set(xlabel="tokens in the pass", ylabel="matmul GFLOP/s of a whole pass", title="Throughput against length")
     _write(figure, path)
