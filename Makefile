@@ -6,10 +6,10 @@ READY := $(VENV)/.ready
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench train clean
+.PHONY: help run test lint bench evidence evidence-list check compare-published train clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(READY) ## chapter 4's tour on the embedded model
 	@$(RUN) examples/ch04/gpt2_from_scratch.py
@@ -22,6 +22,18 @@ lint: $(READY) ## ruff: rules and layout
 
 bench: $(READY) ## speed and memory beside transformers, as ratios; takes minutes
 	@$(RUN) scripts/bench.py
+
+evidence: $(READY) ## run the experiments, refresh results, figures, manuscripts; CHAPTER=ch04 ONLY=ch04.mask MODEL=...
+	@$(RUN) scripts/evidence.py $(if $(CHAPTER),--chapter "$(CHAPTER)") $(if $(ONLY),--only "$(ONLY)") $(if $(MODEL),--model "$(MODEL)")
+
+evidence-list: $(READY) ## list the experiments
+	@$(RUN) scripts/evidence.py --list
+
+check: $(READY) ## manuscripts against their records: numbers, links, commands, headings
+	@$(RUN) scripts/manuscript.py
+
+compare-published: $(READY) ## the first edition's numbers beside those of MODEL=openai-community/gpt2
+	@$(RUN) scripts/compare_published.py $(if $(MODEL),--model "$(MODEL)")
 
 train: $(READY) ## train the embedded model anew, or go on where the last call stopped; takes about an hour
 	@$(RUN) scripts/train_embedded_model.py

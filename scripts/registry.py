@@ -378,7 +378,7 @@ EXPERIMENTS = (
     Experiment(
         "ch04.flops",
         "exact",
-        "Matmul FLOPs follow from the config: 2 a weight and token, and 4 L T h dh for attention; PyTorch's counter finds the same.",
+        "Matmul FLOPs follow from the config, 2 a weight and token and 4 L T h dh for attention, and PyTorch's counter agrees.",
         "Matrix products only: softmax, GELU, norms, look-ups and additions are left out, and FLOPs are not time.",
         _flops,
         **CONFIG_ONLY,
@@ -550,3 +550,8 @@ CLAIMS = (
         "It is evidence; the exact results are about structure, the tolerances about cases.",
     ),
 )
+
+
+def measure_by_id(id, model=None):
+    """The values of one experiment, measured now."""
+    return next(e for e in EXPERIMENTS if e.id == id).measure(model)

@@ -1,0 +1,147 @@
+"""Set what the first edition printed beside what is measured here on the real model, with a verdict for each number.
+
+    make compare-published MODEL=openai-community/gpt2
+
+What follows from GPT-2's config alone is recomputed and must be the same. What needs the weights runs on MODEL. Two kinds of
+number cannot be compared, and are shown beside ours all the same: timings, which are another machine's, and values of prompts
+that the first edition did not print.
+"""
+
+import sys
+from pathlib import Path
+
+if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+
+from examples.ch01.command import BadInput, Parser, command, dump_json, read_json, table, whole_number
+from examples.ch02.artefact import load
+from examples.ch04 import experiments as ex
+from examples.ch04.library import library_model
+from scripts.evidence import ROOT, plain
+from scripts.manuscript import look_up
+from scripts.registry import measure_by_id
+
+PUBLISHED = ROOT / "research" / "ch04" / "published.json"
+VERDICTS = ("same", "within stated bounds", "different", "not comparable")
+
+
+def recompute():
+    """What follows from the config: {"counts", "flops", "scores_megabytes"}."""
+    counts, flops, shapes = (measure_by_id(f"ch04.{name}") for name in ("counts", "flops", "shapes"))
+    return {"counts": counts, "flops": flops, "scores_megabytes": shapes["scores_bytes"] / 1e6}
+
+
+def measure(model, runs=5):
+    """What needs the weights and the machine: {"agreement", "mask", "residual", "time"}; None where the model is too small."""
+    prompts = ex.compare_prompts(model, library_model(model))
+    mask = ex.mask_test(model, ex.default_ids(model, 10))
+    rows = ex.residual_statistics(model, ex.default_ids(model, 17))
+    middle = rows[3:-1] or rows[-1:]
+    largest = max(middle, key=lambda r: r["largest"])
+    fourth = next((r for r in rows if r["layer"] == 4), {})
+    lengths = {t: ex.component_times(model, t, runs) for t in (16, 128, 512) if t <= model.config.n_positions}
+    shares = {t: {c["component"]: 100 * c["time_share"] for c in found["components"]} for t, found in lengths.items()}
+    norms = [share["layer_norms"] for share in shares.values()]
+    return plain(
+        {
+            "agreement": {
+                "largest_difference": max(r["largest_difference"] for r in prompts),
+                "argmax_moved": sum(r["positions"] - r["same_argmax"] for r in prompts),
+                **{f"largest_logit_{i}": r["largest_logit"] for i, r in enumerate(prompts, 1)},
+            },
+            "mask": {
+                "largest_earlier_change": max(mask["change_with_mask"][:-1]),
+                "rewritten_without": mask["earlier_argmax_moved_without_mask"],
+            },
+            "residual": {
+                "dimension": largest["dimension"],
+                "position": largest["position"],
+                "least_ratio": min(r["largest_over_median"] for r in middle),
+                "rms_4": fourth.get("rms"),
+                "rms_4_without_first": fourth.get("rms_without_first"),
+                "rms_last": rows[-1]["rms"],
+                "rms_last_without_first": rows[-1]["rms_without_first"],
+            },
+            "time": {
+                **{f"attention_share_{t}": shares[t]["attention"] if t in shares else None for t in (16, 128, 512)},
+                **{f"throughput_{t}": lengths[t]["gflop_per_s"] if t in lengths else None for t in (16, 128, 512)},
+                "layer_norm_share_min": min(norms, default=None),
+                "layer_norm_share_max": max(norms, default=None),
+                "last_position_saving_16": ex.last_position_saving(model, 16, runs)["time_saving_percent"]
+                if model.config.n_positions >= 16
+                else None,
+            },
+        }
+    )
+
+
+def verdict(entry, measured):
+    """One of VERDICTS for a published entry and the number measured, and why where it is not plain."""
+    how, value = entry["verdict_by"], entry["value"]
+    if how == "machine":
+        return "not comparable", "another machine"
+    if how == "prompt":
+        return "not comparable", "the prompt was not published"
+    if measured is None:
+        return "not comparable", "this model is too small"
+    if how == "equal":
+        return ("same" if measured == value else "different"), ""
+    if how == "rounds_to":
+        return ("same" if round(measured, entry["bound"]) == value else "different"), f"rounded to {entry['bound']} decimals"
+    if how == "at_most":
+        return ("within stated bounds" if measured <= value else "different"), "a bound from above"
+    if how == "at_least":
+        return ("within stated bounds" if measured >= value else "different"), "a bound from below"
+    raise BadInput(f"{PUBLISHED}: {entry['id']} has the verdict_by {how!r}, which is not known; correct it")
+
+
+def compare(entries, found):
+    """[{id, what, unit, published, measured, verdict, why}] for each entry."""
+    rows = []
+    for entry in entries:
+        measured = look_up({"values": found}, entry["measured"])
+        found_verdict, why = verdict(entry, measured)
+        row = {"id": entry["id"], "what": entry["what"], "unit": entry["unit"], "published": entry["value"]}
+        rows.append(row | {"measured": measured, "verdict": found_verdict, "why": why})
+    return rows
+
+
+def options():
+    """The script's argument parser."""
+    parser = Parser(prog="compare_published.py", description=__doc__.splitlines()[0]).add("threads", "json")
+    about = "the real GPT-2, by hub id or folder"
+    parser.add_argument("--model", default="openai-community/gpt2", metavar="SOURCE", help=about)
+    parser.add_argument("--runs", type=whole_number(1), default=5, metavar="N", help="timed passes after the warm-up")
+    return parser
+
+
+@command
+def main(argv=None):
+    """Print published, measured and verdict for every number of the first edition."""
+    args = options().parse_args(argv)
+    torch.set_num_threads(args.threads)
+    entries = read_json(PUBLISHED)["entries"]
+    model = load(args.model)
+    rows = compare(entries, recompute() | measure(model, args.runs))
+    if args.json:
+        print(dump_json({"model": args.model, "commit": model.manifest["commit"], "threads": args.threads, "rows": rows}), end="")
+        return
+    shown = [[r["what"], _number(r["published"]), _number(r["measured"]), r["unit"], _verdict(r)] for r in rows]
+    print(f"{args.model}, commit {model.manifest['commit']}, float32, {args.threads} thread(s), torch {torch.__version__}\n")
+    print(table(["number of the first edition", "published", "measured", "unit", "verdict"], shown))
+    counts = {v: sum(r["verdict"] == v for r in rows) for v in VERDICTS}
+    print("\n" + ", ".join(f"{n} {v}" for v, n in counts.items()))
+
+
+def _verdict(row):
+    return row["verdict"] + (f": {row['why']}" if row["why"] else "")
+
+
+def _number(x):
+    return "n/a" if x is None else f"{x:,}" if isinstance(x, int) else f"{x:.4g}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
