@@ -16,6 +16,7 @@ from examples.ch02 import artefact
 from examples.ch04 import experiments as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.library import library_model, library_trace
+from tests.faults import FAULTS, head_order, mask
 from tests.support import BASELINE, BASELINE_ARGMAX, IDS, FolderCase, call, config, library_gpt2, start, weights, write_folder
 
 main = gpt2.main
@@ -118,64 +119,6 @@ class Forward(unittest.TestCase):
                 self.assertIn(word, str(caught.exception))
 
 
-# Faults that a hand-written GPT-2 is known for, each as a replacement of one function of the oracle.
-RIGHT_ATTENTION, RIGHT_LINEAR, RIGHT_NORM = gpt2.attention, gpt2.linear, gpt2.layer_norm
-
-
-def _mask(shift):
-    def attention(x, w, c, layer, hidden, score, trace):
-        return RIGHT_ATTENTION(x, w, c, layer, torch.ones_like(hidden).triu(shift), score, trace)
-
-    return attention
-
-
-def _head_order(x, w, c, layer, hidden, score, trace):
-    name = f"h.{layer}.attn.c_proj.weight"
-    swapped = w[name].unflatten(0, (c.n_head, -1)).flip(0).flatten(0, 1)
-    return RIGHT_ATTENTION(x, w | {name: swapped}, c, layer, hidden, score, trace)
-
-
-def _interleaved_heads(x, w, c, layer, hidden, score, trace):
-    w = dict(w)
-    for part in ("weight", "bias"):
-        name = f"h.{layer}.attn.c_attn.{part}"
-        w[name] = w[name].unflatten(-1, (3, c.n_head, -1)).transpose(-2, -1).flatten(-3)
-    return RIGHT_ATTENTION(x, w, c, layer, hidden, score, trace)
-
-
-def _transposed(x, weights, name):
-    W = weights[f"{name}.weight"]
-    W = W.T if W.shape[0] == W.shape[1] else W
-    return x @ W + weights[f"{name}.bias"]
-
-
-def _no_bias(x, weights, name):
-    return x @ weights[f"{name}.weight"]
-
-
-def _sample_variance(x, weights, name, c):
-    gain, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
-    return (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + c.layer_norm_epsilon).sqrt() * gain + bias
-
-
-def _epsilon(x, weights, name, c):
-    return RIGHT_NORM(x, weights, name, replace(c, layer_norm_epsilon=1e-3))
-
-
-FAULTS = {
-    "the mask hides the position itself's successor too late": ("attention", _mask(2)),
-    "no mask at all": ("attention", lambda x, w, c, i, hidden, s, t: RIGHT_ATTENTION(x, w, c, i, None, s, t)),
-    "heads in reverse order": ("attention", _head_order),
-    "heads interleaved": ("attention", _interleaved_heads),
-    "the square matrix transposed": ("linear", _transposed),
-    "biases forgotten": ("linear", _no_bias),
-    "the variance of a sample": ("layer_norm", _sample_variance),
-    "another epsilon": ("layer_norm", _epsilon),
-    "no scaling of scores": ("attention_scale", lambda c, i: 1.0),
-    "the exact GELU": ("ACTIVATIONS", gpt2.ACTIVATIONS | {"gelu_new": gpt2.gelu}),
-}
-
-
 class Agreement(unittest.TestCase):
     """With transformers on the embedded model: prompts, edges, layer by layer, float64; and planted faults that break it."""
 
@@ -245,7 +188,7 @@ class AgreementAtFullSize(unittest.TestCase):
         model = artefact.load("random:gpt2")
         library = library_model(model)
         assert_agree(self, ex.compare_edges(model, library) + ex.compare_prompts(model, library))
-        with mock.patch.object(gpt2, "attention", _head_order):
+        with mock.patch.object(gpt2, "attention", head_order):
             row = ex.compare_prompts(model, library)[0]
             self.assertGreater(row["relative_difference"], BOUND)
 
@@ -269,13 +212,13 @@ class Mask(unittest.TestCase):
 
     def test_a_mask_off_by_one_is_seen(self):
         for shift, earlier in ((2, True), (1, False)):
-            with mock.patch.object(gpt2, "attention", _mask(shift)):
+            with mock.patch.object(gpt2, "attention", mask(shift)):
                 self.assertEqual(max(ex.change_last(self.model, self.ids)[0][:-1]) > 0, earlier)
                 self.assertEqual(ex.above_diagonal(ex.influence(self.model, self.ids)) > 0, earlier)
-        with mock.patch.object(gpt2, "attention", _mask(0)):  # hides the position itself: row 0 sees nothing
+        with mock.patch.object(gpt2, "attention", mask(0)):  # hides the position itself: row 0 sees nothing
             self.assertTrue(math.isnan(ex.change_last(self.model, self.ids)[0][0]))
 
-    def test_scores_below_the_mask(self):  # C21
+    def test_scores_below_themask(self):  # C21
         sharp = weights()
         sharp["h.0.attn.c_attn.weight"] = sharp["h.0.attn.c_attn.weight"] * 300
         other = IDS.clone()
