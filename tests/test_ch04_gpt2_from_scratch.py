@@ -218,7 +218,7 @@ class Mask(unittest.TestCase):
         with mock.patch.object(gpt2, "attention", mask(0)):  # hides the position itself: row 0 sees nothing
             self.assertTrue(math.isnan(ex.change_last(self.model, self.ids)[0][0]))
 
-    def test_scores_below_themask(self):  # C21
+    def test_scores_below_the_mask(self):  # C21
         sharp = weights()
         sharp["h.0.attn.c_attn.weight"] = sharp["h.0.attn.c_attn.weight"] * 300
         other = IDS.clone()
