@@ -22,10 +22,12 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 from tqdm import tqdm
 
-from examples.ch01.command import Parser, command, dump_json, number_list, table, whole_number
+from examples.ch01.command import BadInput, Parser, command, dump_json, number_list, table, whole_number
 from examples.ch02.artefact import load, save
 from examples.ch04 import experiments as ex
 from examples.ch04.library import library_model
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @torch.no_grad()
@@ -87,10 +89,22 @@ def _peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2  # bytes on macOS
 
 
+@command
+def child(argv=None):
+    """One part in a process of its own: argv is the part, the threads, and the settings as JSON; prints JSON."""
+    part, threads, settings = sys.argv[1:] if argv is None else argv
+    torch.set_num_threads(int(threads))
+    print(dump_json({"speed": speed_once, "loading": loading_once}[part](**json.loads(settings))), end="")
+
+
 def _in_a_process(part, threads, **settings):
-    """What this script prints when it does one part in a process of its own."""
-    order = [sys.executable, __file__, "--part", part, "--threads", str(threads), "--settings", json.dumps(settings)]
-    done = subprocess.run(order, stdout=subprocess.PIPE, text=True, check=True)
+    """What `child` prints in a new process."""
+    code = "import sys; from scripts.bench import child; sys.exit(child())"
+    order = [sys.executable, "-c", code, part, str(threads), json.dumps(settings)]
+    done = subprocess.run(order, capture_output=True, text=True, cwd=ROOT)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1].removeprefix("error: ")
+        raise BadInput(f"the {part} benchmark broke off: {reason}")
     return json.loads(done.stdout)
 
 
@@ -99,23 +113,22 @@ def middle(rows, key):
     return sorted(rows, key=lambda r: r[key])[(len(rows) - 1) // 2]
 
 
-@command
-def main(argv=None):
-    """Run both benchmarks and print their tables."""
+def options():
+    """The script's argument parser."""
     parser = Parser(prog="bench.py", description=__doc__.splitlines()[0]).add("threads", "json")
     parser.add_argument("--model", default="random:gpt2", metavar="SOURCE", help="a model as in chapter 2")
     parser.add_argument("--tokens", type=number_list(1), default=[16, 128, 512, 1024], metavar="N,N", help="lengths")
     parser.add_argument("--runs", type=whole_number(1), default=9, metavar="N", help="timed turns a process")
     parser.add_argument("--processes", type=whole_number(1), default=3, metavar="N", help="how many processes repeat it")
-    parser.add_argument(
-        "--part", choices=["all", "speed", "loading"], default="all", help="speed and loading: one process's part, as JSON"
-    )
-    parser.add_argument("--settings", type=json.loads, default=None, help="of one part; used by this script itself")
-    args = parser.parse_args(argv)
-    torch.set_num_threads(args.threads)
-    if args.settings is not None:
-        print(dump_json({"speed": speed_once, "loading": loading_once}[args.part](**args.settings)), end="")
-        return
+    parser.add_argument("--part", choices=["all", "speed", "loading"], default="all", help="only one of the two benchmarks")
+    return parser
+
+
+@command
+def main(argv=None):
+    """Run the benchmarks and print their tables."""
+    args = options().parse_args(argv)
+    ex.timing_lengths(load(args.model).config, args.tokens)  # a source or a length that does not fit shows before the work
     value = {
         "model": args.model,
         "threads": args.threads,

@@ -212,7 +212,7 @@ def _agreement(model):
     library = library_model(model)
     prompts, edges = ex.compare_prompts(model, library), ex.compare_edges(model, library)
     rows = prompts + edges
-    worst = max(r["relative_difference"] for r in rows)
+    worst = ex.worst(r["relative_difference"] for r in rows)
     found = _tolerance(
         BOUND,
         worst,

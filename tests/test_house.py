@@ -17,7 +17,8 @@ def imports(source):
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found |= {f"{node.module}.{name.name}" for name in node.names}
+            dots = "." * node.level
+            found |= {f"{dots}{node.module or ''}.{name.name}" for name in node.names}
     return found
 
 
@@ -26,6 +27,8 @@ def broken_rules(path, source):
     room, *rest = path.split("/")
     broken = []
     for name in imports(source):
+        if name.startswith("."):
+            broken.append(f"{path} imports {name}, from where the file lies; name the package")
         target, *inner = name.split(".")
         if target in ("scripts", "tests") and room == "examples":
             broken.append(f"{path} imports {name}")
@@ -52,6 +55,8 @@ class House(unittest.TestCase):
             ("examples/ch04/a.py", "from scripts import bench"),
             ("examples/ch04/a.py", "from tests.support import G"),
             ("scripts/a.py", "import tests.support"),
+            ("examples/ch02/a.py", "from ..ch04 import gpt2_from_scratch"),
+            ("examples/ch02/a.py", "from . import b"),
         ):
             self.assertEqual(len(broken_rules(path, source)), 1, source)
         for path, source in (

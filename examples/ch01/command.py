@@ -6,6 +6,7 @@ or not at all. Nothing here knows about models.
 """
 
 import argparse
+import contextlib
 import functools
 import json
 import os
@@ -84,10 +85,13 @@ _SHARED = {
 
 
 def command(body):
-    """Make `body(argv)` a script's `main`: exit status 0, or 2 with one line on stderr for bad input, never a traceback."""
+    """Make `body(argv)` a script's `main`: exit status 0, 2 with one line on stderr for bad input, 130 for an interrupt."""
 
     @functools.wraps(body)
     def main(argv=None):
+        for name in ("stdout", "stderr"):  # a caller may have closed either
+            if getattr(sys, name) is None:
+                setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  for as long as the process lasts
         if hasattr(sys.stdout, "reconfigure"):  # a terminal that cannot show a piece of text gets its escape instead
             sys.stdout.reconfigure(errors="backslashreplace")
         try:
@@ -102,8 +106,7 @@ def command(body):
         except OSError as error:
             message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         except KeyboardInterrupt:
-            message = "interrupted"
-            print(f"error: {message}", file=sys.stderr)
+            print("error: interrupted", file=sys.stderr)
             return 130
         print("error: " + " ".join(message.split()), file=sys.stderr)
         return 2
@@ -118,8 +121,9 @@ def table(headings, rows):
 
 
 def dump_json(value):
-    """Strict JSON of plain values, indented; raises ValueError on NaN and Infinity, TypeError on tensors."""
-    return json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    """Strict JSON of plain values, indented, in ASCII so that any stream takes it; raises ValueError on NaN and Infinity,
+    TypeError on tensors."""
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
 def parse_json(text):
@@ -155,11 +159,18 @@ def read_json(path):
 
 
 def write_whole(path, data):
-    """Write `data`, text or bytes, to `path` so that a reader sees the old file or the whole new one, never a part."""
-    path = Path(path)
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    """Write `data`, text or bytes, to `path` so that a reader sees the old file or the whole new one, never a part.
+
+    A link is followed. Raises BadInput that names `path` where it cannot be written.
+    """
+    goal = Path(os.path.realpath(path))
+    partial = goal.with_name(f".{secrets.token_hex(8)}.partial")
+    data = data.encode("utf-8") if isinstance(data, str) else memoryview(data)
     try:
-        partial.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
-        partial.replace(path)
+        partial.write_bytes(data)
+        partial.replace(goal)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written ({error.strerror}); choose another place") from None
     finally:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ hold exactly the tensors of `tensor_shapes(config)`: one missing, left over or o
 
 import json
 import math
+import os
 import re
 import shutil
 import sys
@@ -55,14 +56,15 @@ class GPT2Config:
             value = getattr(self, name)
             if name == "n_inner" and value is None:
                 continue
-            if type(value) is not int or value < 1:
-                raise BadInput(f"config: {name} is {value!r}, not a whole number above 0; correct config.json")
+            if type(value) is not int or not 1 <= value <= 10**9:
+                raise BadInput(f"config: {name} is {repr(value)[:40]}, not a whole number from 1 to 10^9; correct config.json")
         for field in fields(self):
             if field.type is bool and type(getattr(self, field.name)) is not bool:
                 raise BadInput(f"config: {field.name} is {getattr(self, field.name)!r}, not true or false; correct config.json")
         epsilon = self.layer_norm_epsilon
         if type(epsilon) not in (int, float) or not 0 < epsilon < math.inf:
             raise BadInput(f"config: layer_norm_epsilon is {epsilon!r}, not a number above 0; correct config.json")
+        object.__setattr__(self, "layer_norm_epsilon", float(epsilon))
         if self.n_embd % self.n_head:
             raise BadInput(f"config: n_embd {self.n_embd} does not divide into n_head {self.n_head}; correct config.json")
         if self.activation_function not in ACTIVATIONS:
@@ -92,6 +94,20 @@ PUBLISHED = {
 }
 
 
+_OTHER_COMPUTATIONS = {  # a field that would change the pass, and the values with which it does not
+    "add_cross_attention": (False, None),
+    "quantization_config": (None, {}),
+    "pruned_heads": (None, {}),
+    "is_causal": (True, None),
+}
+_ALIASES = {  # the names that transformers also takes
+    "hidden_size": "n_embd",
+    "max_position_embeddings": "n_positions",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+}
+
+
 def config_from(values, where):
     """The GPT2Config in `values`, the object of a `config.json`; `where` names it in errors.
 
@@ -100,9 +116,13 @@ def config_from(values, where):
     """
     if values.get("model_type") != "gpt2":
         raise BadInput(f"{where}: model_type is {values.get('model_type')!r}; only 'gpt2' is known here")
-    for name in ("add_cross_attention", "quantization_config", "pruned_heads"):
-        if values.get(name):
+    for name, harmless in _OTHER_COMPUTATIONS.items():
+        if name in values and values[name] not in harmless:
             raise BadInput(f"{where}: {name} changes the computation and is not known here; use a model without it")
+    values = dict(values)
+    for alias, name in _ALIASES.items():
+        if alias in values and values.setdefault(name, values[alias]) != values[alias]:
+            raise BadInput(f"{where}: {alias} is {values[alias]!r} and {name} is {values[name]!r}; correct one of the two")
     absent = [f.name for f in fields(GPT2Config) if f.default is MISSING and f.name not in values]
     if absent:
         raise BadInput(f"{where} lacks {', '.join(absent)}; give the whole config.json")
@@ -215,7 +235,7 @@ def locate(source):
     raise BadInput(f"no model {source}: there is no such folder, and a hub id is owner/name[@revision], say openai-community/gpt2")
 
 
-_BUFFER = re.compile(r"h\.(\d+)\.attn\.(bias|masked_bias)")
+_BUFFER = re.compile(r"h\.(0|[1-9][0-9]{0,8})\.attn\.(bias|masked_bias)")
 
 
 def check(folder, config):
@@ -269,7 +289,9 @@ def load_tokenizer(folder, config):
             tokenizer = Tokenizer.from_str(ByteLevelBPETokenizer(*map(str, pair)).to_str())
         else:
             return None
-    except Exception as error:  # the library raises plain Exception
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library raises plain Exception, and panics derive from BaseException
         raise BadInput(f"the tokenizer in {folder} cannot be read ({error}); fetch it again") from None
     tokenizer.no_truncation()  # a file may carry both; here every text is encoded whole
     tokenizer.no_padding()
@@ -314,16 +336,29 @@ def random_tensor(name, shape, seed):
     return noise.mul_(0.1).add_(1.0) if is_gain else noise.mul_(0.02)
 
 
-def save(artefact, folder, extra=None):
-    """Write `artefact` as a folder that `load` and transformers' `from_pretrained` read; whole or not at all.
+_WRITTEN = {"config.json", "tokenizer.json", "tokenizer_config.json", "README.md", "training_log.json", checkpoint.SINGLE}
 
-    extra: further files, {name: text}. Replaces a model that stands at `folder`; raises BadInput where something else does.
+
+def check_place(folder):
+    """The folder as a place for `save`, links followed; raises BadInput where something stands that is not a model of ours."""
+    folder = Path(os.path.realpath(folder))
+    if folder.exists():
+        entries = {p.name for p in folder.iterdir()} if folder.is_dir() else {""}
+        model = entries and read_json(folder / "config.json").get("model_type") if "config.json" in entries else None
+        if entries and (model != "gpt2" or entries - _WRITTEN):
+            raise BadInput(f"{folder} is there and is not a model folder that was written here; give another place")
+    return folder
+
+
+def save(artefact, folder, extra=None):
+    """Write `artefact` as a folder that `load` and transformers' `from_pretrained` read.
+
+    extra: further files, {name: text}. The new folder is made whole beside the old one and then takes its place; a process
+    that is killed between the two steps leaves the old one as .NAME.old. Raises BadInput like `check_place`.
     """
     from safetensors.torch import save_file
 
-    folder = Path(folder)
-    if folder.exists() and not (folder / "config.json").is_file() and (not folder.is_dir() or any(folder.iterdir())):
-        raise BadInput(f"{folder} is there and is not a model folder; give another place for the model")
+    folder = check_place(folder)
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)

@@ -5,6 +5,7 @@ read here by hand, so that a file that was cut off, replaced by a web page or ne
 then mapped into memory by the safetensors library. Pickled weights are programs, and are never opened.
 """
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,9 @@ def read_header(path):
         text = file.read(length)
     try:
         header = parse_json(text.decode("utf-8"))
-        header.pop("__metadata__", None)
+        about = header.pop("__metadata__", {})
+        if not isinstance(about, dict) or not all(isinstance(v, str) for v in about.values()):
+            raise ValueError("__metadata__ is not a table of texts")
         return _check_layout(path, header, size - 8 - length)
     except BadInput:
         raise
@@ -70,8 +73,8 @@ def _check_layout(path, header, size):
         dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
         if dtype not in BYTES:
             raise BadInput(f"{path}: tensor {key} has dtype {dtype}, which this program does not read; convert it to F32")
-        if not all(type(n) is int and n >= 0 for n in (*shape, begin, end)):
-            raise ValueError(f"tensor {key} has a shape or offsets that are not whole numbers")
+        if not all(type(n) is int and 0 <= n < 2**48 for n in (*shape, begin, end)):
+            raise ValueError(f"tensor {key} has a shape or offsets that are not whole numbers below 2^48")
         count = BYTES[dtype]
         for n in shape:
             count *= n
@@ -94,9 +97,9 @@ def _check_layout(path, header, size):
 def find_tensors(folder):
     """{key: Stored} of a folder's weights: one `model.safetensors`, or exactly the shards that the index names."""
     folder = Path(folder)
-    if (folder / SINGLE).exists():
+    if os.path.lexists(folder / SINGLE):  # also a link that leads nowhere: that is an error of its own
         return read_header(folder / SINGLE)
-    if (folder / INDEX).exists():
+    if os.path.lexists(folder / INDEX):
         return _find_sharded(folder)
     pickles = sorted(p.name for p in folder.iterdir() if p.suffix in PICKLES)
     if pickles:
@@ -162,10 +165,13 @@ def by_bare_name(stored):
 
 def read_tensors(wanted):
     """{name: tensor} for {name: Stored}: mapped from the files, in the files' dtype, nothing copied."""
-    from safetensors import safe_open
+    from safetensors import SafetensorError, safe_open
 
     tensors = {}
     for path in sorted({t.path for t in wanted.values()}):
-        with safe_open(path, framework="pt") as file:
-            tensors |= {name: file.get_tensor(t.key) for name, t in wanted.items() if t.path == path}
+        try:
+            with safe_open(path, framework="pt") as file:
+                tensors |= {name: file.get_tensor(t.key) for name, t in wanted.items() if t.path == path}
+        except SafetensorError as error:  # the library is stricter somewhere than our reading of the header
+            raise BadInput(f"{path} is damaged ({error}); {AGAIN}") from None
     return {name: tensors[name] for name in wanted}

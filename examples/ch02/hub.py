@@ -9,7 +9,7 @@ from examples.ch01.command import BadInput
 
 FILES = [
     *("config.json", "generation_config.json"),
-    *("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "special_tokens_map.json", "added_tokens.json"),
+    *("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt"),
     *("model.safetensors", "model-*-of-*.safetensors", "model.safetensors.index.json"),
 ]
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?")
@@ -39,7 +39,7 @@ def _download(repo, revision):
     logging.set_verbosity_error()
     if not os.isatty(2):
         disable_progress_bars()
-    return snapshot_download(repo, revision=revision, allow_patterns=FILES, endpoint=os.environ.get("HF_ENDPOINT"))
+    return snapshot_download(repo, revision=revision, allow_patterns=FILES)
 
 
 def _explain(error, repo, revision):
@@ -71,10 +71,17 @@ def _explain(error, repo, revision):
         return f"there is no model {at} on the hub (HTTP 404); check the spelling"
     if status is not None:
         return f"the hub answered HTTP {status} for {at}; try again later, what was fetched is kept"
-    text = f"{type(chain[-1]).__name__}: {chain[-1]}"
-    if any("onsistency" in str(e) or "protocol" in type(e).__name__.lower() or "Read" in type(e).__name__ for e in chain):
+    names, text = {type(e).__name__ for e in chain}, f"{type(chain[-1]).__name__}: {chain[-1]}"
+    unwritable = next((e for e in chain if isinstance(e, PermissionError)), None)
+    if unwritable:
+        return f"the hub's cache cannot be written ({unwritable}); set HF_HOME to a folder of yours"
+    if names & {"UnsupportedProtocol", "InvalidURL"}:
+        return f"HF_ENDPOINT is {os.environ.get('HF_ENDPOINT')!r}, which is no address; set it to https://... or unset it"
+    if names & {"RemoteProtocolError", "ReadError", "ReadTimeout"} or any("onsistency" in str(e) for e in chain):
         return f"the download of {at} was interrupted; run the same command again ({text})"
-    return f"{at} is not in the cache and the hub cannot be reached; go online, or give a folder or the embedded model ({text})"
+    if names & {"ConnectError", "ConnectTimeout", "LocalEntryNotFoundError"}:
+        return f"{at} is not in the cache and the hub cannot be reached; go online, or give a folder or the embedded model ({text})"
+    return f"{at} could not be fetched; give a folder instead ({text})"
 
 
 def _check_digests(folder, repo):

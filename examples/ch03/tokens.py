@@ -7,6 +7,7 @@ The tokenizer is the bundle's own. Byte-level BPE has an id for every byte, so a
 unchanged; a piece need not be a whole character.
 """
 
+import math
 import sys
 from pathlib import Path
 
@@ -29,9 +30,13 @@ def encode(text, tokenizer):
         text.encode("utf-8")
     except UnicodeEncodeError:
         raise BadInput("the text is not valid UTF-8; give it in that encoding") from None
-    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    try:
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+    except Exception as error:  # the library raises plain Exception, for a word that it does not know say
+        raise BadInput(f"this model's tokenizer cannot encode the text ({error}); give another text") from None
     if not ids:
-        raise BadInput("the text is empty, and a model needs at least one token; give some text")
+        problem = "gives the tokenizer nothing to encode" if text else "is empty"
+        raise BadInput(f"the text {problem}, and a model needs at least one token; give some text")
     return torch.tensor([ids])
 
 
@@ -44,7 +49,7 @@ def decode(ids, tokenizer):
 def embedding_share(config):
     """(parameters of the token embedding table, V times d; parameters of the model): a tied head is in it already."""
     shapes = artefact.tensor_shapes(config)
-    counts = {name: torch.Size(shape).numel() for name, shape in shapes.items()}
+    counts = {name: math.prod(shape) for name, shape in shapes.items()}
     return counts["wte.weight"], sum(counts.values())
 
 

@@ -1,6 +1,7 @@
 """The commands of `gpt2_from_scratch.py`: their options, and how each prints what `experiments` measures."""
 
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -20,9 +21,33 @@ CONTEXTS = (16, 128, 512, 1024)
 def run(argv):
     """Parse `argv`, run the command it names (the tour when it names none), print a table or JSON."""
     args = options().parse_args(argv)
-    torch.set_num_threads(getattr(args, "threads", 1))
+    if "threads" in args:
+        torch.set_num_threads(args.threads)
     value, text = args.command(args)
-    print(dump_json(value) if args.json else text + "\n", end="")
+    print(dump_json(_finite(value)) if args.json else text + "\n", end="")
+
+
+def _finite(value):
+    """`value` with null for what is no number in JSON, and, where that happened, a key that says so."""
+    lost = []
+
+    def clean(x, path):
+        if isinstance(x, dict):
+            return {k: clean(v, f"{path}.{k}" if path else k) for k, v in x.items()}
+        if isinstance(x, list):
+            return [clean(v, f"{path}[{i}]") for i, v in enumerate(x)]
+        if isinstance(x, float) and not math.isfinite(x):
+            lost.append(f"{path}: {x}")
+            return None
+        return x
+
+    cleaned = clean(value, "")
+    return cleaned | ({"not_finite": lost} if lost else {})
+
+
+def _bar(total, unit="pass"):
+    """A progress bar on stderr, where that is a terminal."""
+    return tqdm(total=total, unit=unit, file=sys.stderr, disable=not sys.stderr.isatty(), leave=False)
 
 
 def options():
@@ -71,6 +96,9 @@ def _load(args):
     if args.device == "cuda" and not torch.cuda.is_available():
         raise BadInput("--device cuda: torch sees no such device here; leave it out")
     model = load(args.model, dtype=ex.DTYPES[args.dtype], seed=args.seed)
+    for name, w in model.weights.items():
+        if not w.isfinite().all():
+            raise BadInput(f"{args.model}: {name} holds NaN or infinity in {args.dtype}; take another dtype or model")
     return _to(model, args.device)
 
 
@@ -110,7 +138,7 @@ def tour(args):
     found = ex.agreement(ex.run(model, ids), library(ids, use_cache=False).logits.detach())
     best = ex.next_tokens(model, ids)
     last = ex.change_last(model, ids)[0]
-    earlier = max(last[:-1], default=0.0)
+    earlier = ex.worst(last[:-1])
     config = model.config
     value = _about(
         args, ids=ids[0].tolist(), next_tokens=best, agreement=found, mask_change_earlier=earlier, mask_change_last=last[-1]
@@ -146,7 +174,7 @@ def count(args):
     config, head = _config(args)
     counts = parameter_count(config)
     total = counts["total"]
-    stored = sum(torch.Size(s).numel() for s in tensor_shapes(config).values())
+    stored = sum(math.prod(s) for s in tensor_shapes(config).values())
     per_layer = (counts["attention"] + counts["feed_forward"]) // config.n_layer + 4 * config.n_embd
     d, ff = config.n_embd, 2 * config.n_embd * config.inner_width
     value = {
@@ -247,7 +275,9 @@ def compare(args):
     prompts = ex.compare_prompts(model, library, texts, args.seed)
     edges = ex.compare_edges(model, library, args.seed)
     layers = ex.compare_layers(model, library, batches[-1])
-    dtypes = ex.distance_from_float64(model, batches + ex.edge_batches(model, args.seed))
+    everything = batches + ex.edge_batches(model, args.seed)
+    with _bar(len(everything) * len(ex.DTYPES)) as bar:
+        dtypes = ex.distance_from_float64(model, everything, progress=bar.update)
     value = _about(args, prompts=prompts, edges=edges, layers=layers, from_float64=dtypes)
 
     def row(first, r):
@@ -284,8 +314,8 @@ def compare(args):
             [
                 [
                     r["dtype"],
-                    f"{r['ours']:.1e}" if r["ours"] else "0 (itself)",
-                    f"{r['library']:.1e}",
+                    "0 (itself)" if r["dtype"] == "float64" else f"{r['ours']:.1e}",
+                    "refused" if r["library"] is None else f"{r['library']:.1e}",
                     f"{r['ours_same_argmax']:,} of {r['positions']:,}",
                 ]
                 for r in dtypes
@@ -301,7 +331,8 @@ def compare(args):
 def mask(args):
     model = _load(args)
     ids = _prompt(model, args, 10)
-    found = ex.mask_test(model, ids)
+    with _bar(3 * ids.shape[1]) as bar:
+        found = ex.mask_test(model, ids, bar.update)
     value = _about(args, ids=ids[0].tolist(), **found)
     T = found["tokens"]
     changes = [
@@ -380,7 +411,7 @@ def time(args):
     plots.check_target(args.plot)
     model = _load(args)
     lengths = ex.timing_lengths(model.config, args.tokens)
-    with tqdm(total=len(lengths) * (args.runs + 1), unit="pass", file=sys.stderr, disable=not sys.stderr.isatty()) as bar:
+    with _bar(len(lengths) * (args.runs + 1)) as bar:
         results = [ex.component_times(model, t, args.runs, args.seed, progress=bar.update) for t in lengths]
     denormal = ex.denormals(model)
     value = _about(args, denormal_weights=denormal, lengths=results)

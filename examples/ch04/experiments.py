@@ -3,6 +3,7 @@
 `model` is always a chapter 2 `Artefact`, whose weights decide dtype and device.
 """
 
+import math
 import statistics
 import time
 from dataclasses import replace
@@ -47,6 +48,11 @@ def random_ids(model, tokens, batch=1, seed=0):
     return ids.to(device_of(model))
 
 
+def dtype_of(model):
+    """The dtype that the weights are in."""
+    return next(iter(model.weights.values())).dtype
+
+
 def device_of(model):
     """The device that the weights are on."""
     return next(iter(model.weights.values())).device
@@ -69,8 +75,14 @@ def default_ids(model, tokens, seed=0):
 
 
 def largest(tensor):
-    """Largest absolute value, as a float."""
+    """Largest absolute value, as a float; NaN when there is one."""
     return tensor.abs().max().item()
+
+
+def worst(values):
+    """The largest of some floats, 0.0 of none; NaN when there is one, which Python's own max would hide."""
+    values = list(values)
+    return float("nan") if any(math.isnan(x) for x in values) else max(values, default=0.0)
 
 
 def run(model, ids, **options):
@@ -94,7 +106,8 @@ def next_tokens(model, ids, count=5):
 
 def agreement(ours, theirs):
     """How far two logits tensors [B, T, V] are apart: largest difference, largest logit, and where the argmax is the same."""
-    same = ours.argmax(-1) == theirs.argmax(-1)  # [B, T]
+    finite = ours.isfinite().all(-1) & theirs.isfinite().all(-1)  # [B, T]; among NaNs no argmax means anything
+    same = (ours.argmax(-1) == theirs.argmax(-1)) & finite
     top = largest(theirs)
     difference = largest(ours.double() - theirs.double())
     return {
@@ -102,7 +115,7 @@ def agreement(ours, theirs):
         "tokens": ours.shape[1],
         "largest_difference": difference,
         "largest_logit": top,
-        "relative_difference": difference / top,
+        "relative_difference": difference / top if top != 0 else difference,
         "same_argmax": int(same.sum()),
         "positions": same.numel(),
     }
@@ -127,7 +140,7 @@ def edge_shapes(config):
     """(B, T) at the edges of what the model takes: 1, 2, the last but one, the full context, a batch of four."""
     full = config.n_positions
     shapes = [(1, 1), (1, 2), (1, full - 1), (1, full), (4, min(64, full))]
-    return sorted({(b, t) for b, t in shapes if t >= 1})
+    return sorted({(b, t) for b, t in shapes if 1 <= t <= full})
 
 
 def compare_edges(model, library, seed=0):
@@ -156,26 +169,32 @@ def compare_layers(model, library, ids):
 
 
 @torch.no_grad()
-def distance_from_float64(model, batches, dtypes=tuple(DTYPES)):
+def distance_from_float64(model, batches, dtypes=tuple(DTYPES), progress=lambda: None):
     """How far both programs, in each of `dtypes`, are from our pass in float64 over `batches` of ids; the worst over all of them.
 
     The library in float64 is compared as well: two programs that agree there share no rounding that could hide a difference.
+    `library` is None where the library refuses: it takes no float64 with reorder_and_upcast_attn.
     """
     exact = with_dtype(model, torch.float64)
     references = [run(exact, ids) for ids in batches]
-    top = max(largest(r) for r in references)
+    top = worst(largest(r) for r in references)
     rows = []
     for name in dtypes:
         dtype = DTYPES[name]
         ours = with_dtype(model, dtype)
-        theirs = library_model(model, dtype, device_of(model))
-        row = {"dtype": name, "largest_logit": top, "ours": 0.0, "library": 0.0, "ours_same_argmax": 0, "positions": 0}
+        refused = dtype == torch.float64 and model.config.reorder_and_upcast_attn
+        theirs = None if refused else library_model(model, dtype, device_of(model))
+        row = {"dtype": name, "largest_logit": top, "ours": 0.0, "library": None if refused else 0.0}
+        row |= {"ours_same_argmax": 0, "positions": 0}
         for ids, reference in zip(batches, references, strict=True):
             logits = run(ours, ids)
-            row["ours"] = max(row["ours"], largest(logits.double() - reference))
-            row["library"] = max(row["library"], largest(theirs(ids, use_cache=False).logits.double() - reference))
-            row["ours_same_argmax"] += int((logits.argmax(-1) == reference.argmax(-1)).sum())
+            row["ours"] = worst([row["ours"], largest(logits.double() - reference)])
+            if not refused:
+                distance = largest(theirs(ids, use_cache=False).logits.double() - reference)
+                row["library"] = worst([row["library"], distance])
+            row["ours_same_argmax"] += agreement(logits, reference)["same_argmax"]
             row["positions"] += reference[..., 0].numel()
+            progress()
         rows.append(row)
     return rows
 
@@ -226,7 +245,7 @@ def change_last(model, ids, **options):
     return (before - after).abs().amax(-1).tolist(), moved.tolist()
 
 
-def influence(model, ids, **options):
+def influence(model, ids, progress=lambda: None, **options):
     """T rows of T: entry [i][j] is the largest change of the logits at position i when only the id at position j changes.
 
     A causal model has exact zeros where j > i. Each changed text runs by itself in the same shape as the original, since a
@@ -238,6 +257,7 @@ def influence(model, ids, **options):
         other = ids.clone()
         other[0, j] = _another(ids[0, j].item(), model.config)
         columns.append((before - run(model, other, **options)[0]).abs().amax(-1))  # [T]
+        progress()
     return torch.stack(columns, dim=1).tolist()
 
 
@@ -248,20 +268,25 @@ def _another(id, config):
 
 def above_diagonal(matrix):
     """The largest entry [i][j] with j > i; 0.0 of a matrix of one row."""
-    return max((x for i, row in enumerate(matrix) for x in row[i + 1 :]), default=0.0)
+    return worst(x for i, row in enumerate(matrix) for x in row[i + 1 :])
 
 
 def sharpened(model, factor=300.0):
-    """`model` with the first layer's q, k and v weights times `factor`: visible scores far below -1e4 become common."""
+    """`model` with the first layer's q, k and v weights times `factor`: visible scores far below -1e4 become common.
+
+    In float32 at least, since float16 holds no such scores.
+    """
+    if dtype_of(model).itemsize < 4:
+        model = with_dtype(model, torch.float32)
     name = "h.0.attn.c_attn.weight"
     return replace(model, weights=model.weights | {name: model.weights[name] * factor})
 
 
-def mask_test(model, ids):
-    """What the mask does on `ids` [1, T]: the last id changed with mask and without, then every id in turn."""
+def mask_test(model, ids, progress=lambda: None):
+    """What the mask does on `ids` [1, T]: the last id changed with mask and without, then every id in turn, three times T."""
     masked, moved = change_last(model, ids)
     unmasked, moved_unmasked = change_last(model, ids, causal=False)
-    table = influence(model, ids)
+    table = influence(model, ids, progress)
     sharp = sharpened(model)
     return {
         "tokens": ids.shape[1],
@@ -271,8 +296,8 @@ def mask_test(model, ids):
         "earlier_argmax_moved_without_mask": sum(moved_unmasked[:-1]),
         "influence": table,
         "largest_above_diagonal": above_diagonal(table),
-        "sharpened_above_diagonal": above_diagonal(influence(sharp, ids)),
-        "sharpened_above_diagonal_at_minus_1e4": above_diagonal(influence(sharp, ids, hidden_score=-1e4)),
+        "sharpened_above_diagonal": above_diagonal(influence(sharp, ids, progress)),
+        "sharpened_above_diagonal_at_minus_1e4": above_diagonal(influence(sharp, ids, progress, hidden_score=-1e4)),
     }
 
 
@@ -381,7 +406,7 @@ class Stopwatch:
 
 
 def component_times(model, tokens, runs=5, seed=0, timer=time.perf_counter, progress=lambda: None):
-    """Where the time of a pass over [1, tokens] goes: a dict of seconds, shares and FLOPs.
+    """Where the time of a pass over [1, tokens] goes: a dict of milliseconds, shares and GFLOP/s.
 
     Traced and untraced passes alternate; of each kind the first is discarded and the median of `runs` taken, for each
     component by itself. `unexplained` is the untraced pass less the sum of the components: the tracing, and the medians' own

@@ -32,7 +32,7 @@ def forward(ids, weights, config, causal=True, trace=None, hidden_score=-math.in
     hidden_score: what a masked score becomes; anything but minus infinity is wrong, and is there to be shown wrong.
     Raises BadInput for ids that are not integers [B, T] within the vocabulary, none, or more than n_positions.
     """
-    trace = trace or _no_trace
+    trace = _no_trace if trace is None else trace
     x = residual_stream(ids, weights, config, causal, trace, hidden_score)  # [B, T, d]
     return unembed(x, weights, config, trace)  # [B, T, V]
 
@@ -40,7 +40,7 @@ def forward(ids, weights, config, causal=True, trace=None, hidden_score=-math.in
 def residual_stream(ids, weights, config, causal=True, trace=None, hidden_score=-math.inf):
     """The stream [B, T, d] after the last layer, not yet normalised; arguments as in `forward`."""
     check_ids(ids, config)
-    trace = trace or _no_trace
+    trace = _no_trace if trace is None else trace
     T = ids.shape[1]
     x = weights["wte.weight"][ids] + weights["wpe.weight"][:T]  # [B, T, d]
     trace("embedding", None, x)
@@ -52,7 +52,7 @@ def residual_stream(ids, weights, config, causal=True, trace=None, hidden_score=
 
 def unembed(x, weights, config, trace=None):
     """Logits [B, T, V] of the last stream x [B, T, d], or of some of its positions, x[:, -1:] say: no position needs another."""
-    trace = trace or _no_trace
+    trace = _no_trace if trace is None else trace
     x = layer_norm(x, weights, "ln_f", config)  # [B, T, d]
     trace("final_norm", None, x)
     logits = x @ weights["wte.weight" if config.tie_word_embeddings else "lm_head.weight"].T  # [B, T, V]

@@ -18,9 +18,8 @@ def library_model(model, dtype=torch.float32, device="cpu"):
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    if model.folder is not None:
-        library = transformers.GPT2LMHeadModel.from_pretrained(model.folder, dtype=dtype, attn_implementation="eager")
-    else:
+    library = None if model.folder is None else _from_folder(model, dtype)
+    if library is None:
         with torch.device("meta"):  # no memory for weights that are replaced in the next line
             library = transformers.GPT2LMHeadModel(library_config(model.config))
         names = {n if n.startswith("lm_head") else f"transformer.{n}": w for n, w in model.weights.items()}
@@ -29,6 +28,18 @@ def library_model(model, dtype=torch.float32, device="cpu"):
         library.load_state_dict({n: w.to(dtype) for n, w in names.items()}, assign=True)
         library.tie_weights()
     return library.to(device).eval()
+
+
+def _from_folder(model, dtype):
+    """The library's own reading of the folder; None where it does not find every weight there.
+
+    It does not know the prefixes that training wrappers leave, and would go on with random weights in their place.
+    """
+    import transformers
+
+    settings = {"config": library_config(model.config), "dtype": dtype, "output_loading_info": True}
+    library, about = transformers.GPT2LMHeadModel.from_pretrained(model.folder, **settings)
+    return None if about["missing_keys"] or about["unexpected_keys"] else library
 
 
 def library_config(config):

@@ -1,6 +1,7 @@
 """Chapter 4's figures, drawn by matplotlib to a file that is written whole. Readable in grey: lines differ in marker."""
 
 import io
+import os
 from pathlib import Path
 
 from examples.ch01.command import BadInput, write_whole
@@ -13,8 +14,11 @@ def check_target(path):
     if path is not None:
         if path.suffix.lstrip(".") not in FORMATS:
             raise BadInput(f"{path} does not end in .{', .'.join(FORMATS)}; name the plot so")
-        if not path.parent.is_dir():
-            raise BadInput(f"{path.parent} is not a folder; make it first")
+        if not path.parent.is_dir() or path.is_dir():
+            what, todo = (path, "name a file") if path.is_dir() else (path.parent, "make it first")
+            raise BadInput(f"{what} is {'a folder' if path.is_dir() else 'not a folder'}; {todo}")
+        if not os.access(path.parent, os.W_OK):
+            raise BadInput(f"{path.parent} cannot be written; choose another place for the plot")
     return path
 
 

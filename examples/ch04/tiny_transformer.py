@@ -66,7 +66,7 @@ def make_weights(config, seed=0):
 def forward(ids, weights, config, causal=True, trace=None):
     """Logits [B, T, V] of `ids` [B, T]; trace(point, layer, tensor) as in gpt2_from_scratch, with `head` as the layer's part."""
     check_ids(ids, config)
-    trace = trace or (lambda point, layer, tensor: None)
+    trace = (lambda point, layer, tensor: None) if trace is None else trace
     T, dh = ids.shape[1], config.n_embd // config.n_head
     hidden = torch.ones(T, T, dtype=torch.bool).triu(1)  # [T, T], True where j > i
     x = weights["wte.weight"][ids] + weights["wpe.weight"][:T]  # [B, T, d]
