@@ -117,7 +117,9 @@ def options():
     """The script's argument parser."""
     parser = Parser(prog="bench.py", description=__doc__.splitlines()[0]).add("threads", "json")
     parser.add_argument("--model", default="random:gpt2", metavar="SOURCE", help="a model as in chapter 2")
-    parser.add_argument("--tokens", type=number_list(1), default=[16, 128, 512, 1024], metavar="N,N", help="lengths")
+    parser.add_argument(
+        "--tokens", type=number_list(1), default=None, metavar="N,N", help="by default 16,128,512,1024, as far as the model reaches"
+    )
     parser.add_argument("--runs", type=whole_number(1), default=9, metavar="N", help="timed turns a process")
     parser.add_argument("--processes", type=whole_number(1), default=3, metavar="N", help="how many processes repeat it")
     parser.add_argument("--part", choices=["all", "speed", "loading"], default="all", help="only one of the two benchmarks")
@@ -128,7 +130,7 @@ def options():
 def main(argv=None):
     """Run the benchmarks and print their tables."""
     args = options().parse_args(argv)
-    ex.timing_lengths(load(args.model).config, args.tokens)  # a source or a length that does not fit shows before the work
+    args.tokens = ex.timing_lengths(load(args.model).config, args.tokens)  # a bad source or length shows before the work
     value = {
         "model": args.model,
         "threads": args.threads,

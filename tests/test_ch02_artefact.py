@@ -425,7 +425,7 @@ class Sources(LoadCase):
             ("random:gpt3", "gpt2-xl"),
             ("random:", "gpt2-xl"),
             ("", "owner/name"),
-            ("somebody/model.gguf", "no such folder"),
+            ("somebody/model.gguf", "GGUF files come with chapter 14"),
         ):
             with self.subTest(str(source)):
                 self.assertRefused(source, word)

@@ -224,12 +224,12 @@ class Mask(unittest.TestCase):
         other = IDS.clone()
         other[0, -1] = 0
         for score, expected in ((-math.inf, 0.0), (-1e4, 0.0975)):
-            change = logits(tensors=sharp, hidden_score=score) - logits(tensors=sharp, ids=other, hidden_score=score)
+            change = logits(tensors=sharp, masked_score=score) - logits(tensors=sharp, ids=other, masked_score=score)
             self.assertAlmostEqual(change[:, :7].abs().max().item(), expected, delta=1e-3 if expected else 0)
         kept = []
         logits(tensors=sharp, trace=lambda p, i, x: kept.append(x) if p == "scores" else None)
         self.assertLess(kept[0][0, 1, 0, 0].item(), -3e4)
-        plain = logits(hidden_score=-1e4) - logits(ids=other, hidden_score=-1e4)
+        plain = logits(masked_score=-1e4) - logits(ids=other, masked_score=-1e4)
         self.assertEqual(plain[:, :7].abs().max().item(), 0.0)  # the ordinary test does not catch it
 
     def test_every_dtype_and_length(self):
@@ -312,11 +312,37 @@ class Trace(unittest.TestCase):
     def test_shapes_are_those_of_the_table(self):
         for batch, tokens in ((1, 1), (2, 5), (1, 16)):
             _, kept, _ = self.traced(ids=torch.zeros(batch, tokens, dtype=torch.int64))
-            rows = {r["point"]: r for r in gpt2.tensor_table(config(), tokens, batch)}
-            self.assertEqual(set(rows), {p for p, _ in kept})
+            rows = {r["point"]: r for r in gpt2.tensor_table(config(), tokens, batch) if r["traced"]}
+            self.assertEqual(
+                list(rows), list(dict.fromkeys(p for p, _ in kept if p not in ("final_norm", "logits"))) + ["final_norm", "logits"]
+            )
             for (point, _), tensor in kept.items():
                 self.assertEqual((list(tensor.shape), tensor.nbytes), (rows[point]["shape"], rows[point]["bytes"]))
                 self.assertEqual(rows[point]["count"], sum(p == point for p, _ in kept))
+
+    def test_nothing_else_grows_with_the_square(self):
+        """What every single operation of the pass makes, at T and at 2T: four times as much only for [T, T] and [h, T, T]."""
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        class Spy(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                out = function(*args, **(kwargs or {}))
+                if isinstance(out, torch.Tensor):
+                    made.append(tuple(out.shape))
+                return out
+
+        passes = []
+        for T in (7, 14):
+            made = []
+            with Spy():
+                logits(ids=torch.zeros(3, T, dtype=torch.int64))
+            passes.append(made)
+        self.assertEqual(len(passes[0]), len(passes[1]))
+        squares = {a for a, b in zip(*passes, strict=True) if math.prod(b) > 2 * math.prod(a)}
+        self.assertEqual({math.prod(s) for s in squares}, {7 * 7, 3 * 2 * 7 * 7})
+        rows = gpt2.tensor_table(config(), 7, 3)
+        self.assertEqual({math.prod(r["shape"]) for r in rows if r["growth"] == "T^2"}, {7 * 7, 3 * 2 * 7 * 7})
+        self.assertEqual({r["point"] for r in rows if not r["traced"]}, {"future", "qkv", "mixed", "inner"})
 
     def test_growth(self):
         one, two = ({r["point"]: r for r in gpt2.tensor_table(config(), t)} for t in (8, 16))
@@ -413,7 +439,8 @@ class Cost(unittest.TestCase):
     def test_score_bytes(self):
         rows = {r["point"]: r for r in gpt2.tensor_table(artefact.PUBLISHED["gpt2"], 1024)}
         self.assertEqual((rows["scores"]["bytes"], rows["scores"]["count"]), (12 * 1024**2 * 4, 12))
-        self.assertEqual([p for p, r in rows.items() if r["growth"] == "T^2"], ["scores", "weights"])
+        self.assertEqual([p for p, r in rows.items() if r["growth"] == "T^2"], ["future", "scores", "weights"])
+        self.assertEqual((rows["future"]["bytes"], rows["future"]["count"]), (1024**2, 1))
         with self.assertRaises(BadInput):
             gpt2.tensor_table(artefact.PUBLISHED["gpt2"], 1025)
 
@@ -537,7 +564,7 @@ class Commands(FolderCase):
     def test_published_figures(self):
         for argv, texts in (
             (["count"], ("124,439,808", "786,432", "7,087,872", "45.5%", "22.8%", "31.0%", "66.7%", "the same")),
-            (["count", "--layers", "48"], ("379,603,200",)),
+            (["count", "--layers", "48"], ("379,603,200", "3.05 times the 124,439,808 of 12 layers")),
             (["count", "--config", "gpt2-xl"], ("1,557,611,200",)),
             (["flops"], ("247,653,888", "284,812,800", "77,194,752", "15.0% more", "23.0%", "23.1%", "25.8%", "28.4%")),
             (["shapes"], ("50,331,648", "50.3 MB", "[1, 12, 1024, 1024]")),
@@ -557,12 +584,12 @@ class Commands(FolderCase):
     def test_tables_for_people(self):
         tiny = write_folder(self.folder / "a")
         for argv, texts in (
-            (["compare"], ('"The king is dead."', "4 x 64", "residual_mid", "bfloat16", "0 (itself)")),
+            (["compare"], ('"The king is dead."', "4 x 64", "residual_mid", "bfloat16", "0 (itself)", "in layer (from 0)")),
             (["compare", "--model", tiny], ("random ids", "1 x 16", "4 x 16")),
             (["compare", "--prompt", "Good night"], ('"Good night"',)),
             (["mask"], ("mask off", "Largest above the diagonal: 0.0.", "minus infinity: ")),
             (["residual"], ("17 tokens", "largest / median", "embedding")),
-            (["time", "--tokens", "4,8", "--runs", "2"], ("4 tokens", "8 tokens", "share of FLOPs", "unexplained", "1 thread(s)")),
+            (["time", "--tokens", "4,8", "--runs", "2"], ("4 tokens", "8 tokens", "share of FLOPs", "unexplained", "1 thread")),
         ):
             status, out, err = call(main, *argv)
             self.assertEqual((status, err), (0, ""), argv)
@@ -599,7 +626,9 @@ class Commands(FolderCase):
             (["mask", "--threads", "0"], ("0 is not 1",)),
             (["count", "--config", "gpt5"], ("gpt5", "gpt2-xl")),
             (["flops", "--context", "2000"], ("2000", "1024")),
-            (["shapes", "--tokens", "1025"], ("1025", "1024")),
+            (["shapes", "--tokens", "1025"], ("1025 tokens", "1024")),
+            (["--model", "embedded", "count"], ("unknown: count", "a command comes before its options")),
+            (["count", "--prompt", "x"], ("unknown: --prompt x", "count --help")),
             (["flops", "--model", "embedded"], ("--model",)),
             (["--model", "random:gpt9"], ("gpt9",)),
         ):

@@ -21,6 +21,13 @@ class BadInput(ValueError):
     """Input that the caller can mend. Its text is one line: what is wrong, and what to do."""
 
 
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Shows the defaults that say something: not None, and not that a switch is off."""
+
+    def _get_help_string(self, action):
+        return action.help if action.default in (None, False) else super()._get_help_string(action)
+
+
 class Parser(argparse.ArgumentParser):
     """argparse with defaults shown in the help, no guessed abbreviations, and errors as `BadInput`.
 
@@ -29,7 +36,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args, default_command=None, **kwargs):
         self.default_command = default_command
-        kwargs.setdefault("formatter_class", argparse.ArgumentDefaultsHelpFormatter)
+        kwargs.setdefault("formatter_class", _Help)
         kwargs.setdefault("allow_abbrev", False)
         super().__init__(*args, **kwargs)
 
@@ -38,7 +45,12 @@ class Parser(argparse.ArgumentParser):
         named = args and (not args[0].startswith("-") or args[0] in ("-h", "--help"))
         if self.default_command and not named:
             args = [self.default_command, *args]
-        return super().parse_args(args, namespace)
+        found, rest = self.parse_known_args(args, namespace)
+        if rest:
+            command = f" {args[0]}" if self.default_command else ""
+            hint = "a command comes before its options; " if self.default_command and not rest[0].startswith("-") else ""
+            raise BadInput(f"unknown: {' '.join(rest)}; {hint}`{self.prog}{command} --help` lists what it takes")
+        return found
 
     def error(self, message):
         raise BadInput(f"{message}; `{self.prog} --help` lists what it takes")
@@ -79,7 +91,10 @@ _SHARED = {
         dict(default="embedded", metavar="SOURCE", help="embedded, a folder, random:gpt2 or a hub id owner/name[@revision]"),
     ),
     "threads": ("--threads", dict(type=whole_number(1, 1024), default=1, metavar="N", help="torch threads")),
-    "seed": ("--seed", dict(type=whole_number(0, 2**63 - 1), default=0, metavar="N", help="of all random numbers")),
+    "seed": (
+        "--seed",
+        dict(type=whole_number(0, 2**63 - 1), default=0, metavar="N", help="of weights and ids that are drawn at random"),
+    ),
     "json": ("--json", dict(action="store_true", help="print one JSON object instead of tables")),
 }
 
@@ -150,7 +165,7 @@ def read_json(path):
     try:
         value = parse_json(Path(path).read_bytes().decode("utf-8"))
     except FileNotFoundError:
-        raise BadInput(f"{path} does not exist") from None
+        raise BadInput(f"{path} does not exist; check the path, a model is a folder that holds it") from None
     except ValueError as error:
         raise BadInput(f"{path} is not strict JSON ({error}); fetch or write it again") from None
     if not isinstance(value, dict):

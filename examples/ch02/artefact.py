@@ -66,7 +66,7 @@ class GPT2Config:
             raise BadInput(f"config: layer_norm_epsilon is {epsilon!r}, not a number above 0; correct config.json")
         object.__setattr__(self, "layer_norm_epsilon", float(epsilon))
         if self.n_embd % self.n_head:
-            raise BadInput(f"config: n_embd {self.n_embd} does not divide into n_head {self.n_head}; correct config.json")
+            raise BadInput(f"config: n_embd {self.n_embd} is not divisible by n_head {self.n_head}; correct config.json")
         if self.activation_function not in ACTIVATIONS:
             raise BadInput(f"config: activation_function is {self.activation_function!r}; known here are {', '.join(ACTIVATIONS)}")
 
@@ -140,7 +140,7 @@ def load_config(source="embedded"):
         return PUBLISHED[source.removeprefix("random:")]
     path = Path(source)
     if not path.exists():
-        raise BadInput(f"no config {source}: give a file, a folder, embedded or one of {', '.join(PUBLISHED)}")
+        raise BadInput(f"no config {source}: give a file, a folder, embedded or one of {', '.join(PUBLISHED)} (no hub id)")
     path = path / "config.json" if path.is_dir() else path
     return config_from(read_json(path), path)
 
@@ -228,11 +228,17 @@ def locate(source):
         return path, None
     if path.suffix in checkpoint.PICKLES and path.is_file():
         checkpoint.refuse_pickle(path)
+    if path.is_file() and path.suffix == ".gguf":
+        raise BadInput(f"{source}: GGUF files come with chapter 14; give a folder with safetensors")
     if path.is_file():
         raise BadInput(f"{source} is a file; give the folder that holds config.json and model.safetensors")
-    if hub.HUB_ID.fullmatch(source) and path.suffix != ".gguf":
+    if path.suffix != ".gguf" and hub.HUB_ID.fullmatch(source):
         return hub.fetch(source)
-    raise BadInput(f"no model {source}: there is no such folder, and a hub id is owner/name[@revision], say openai-community/gpt2")
+    if path.suffix == ".gguf":
+        raise BadInput(f"{source}: there is no such file, and GGUF files come with chapter 14; give a folder with safetensors")
+    raise BadInput(
+        f"no model {source or 'without a name'}: there is no such folder, and a hub id is owner/name[@revision], say openai-community/gpt2"
+    )
 
 
 _BUFFER = re.compile(r"h\.(0|[1-9][0-9]{0,8})\.attn\.(bias|masked_bias)")
@@ -271,7 +277,7 @@ def check(folder, config):
     return {name: named[name] for name in parameters}, buffers, head_copy
 
 
-TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "merges.txt")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt")
 
 
 def load_tokenizer(folder, config):

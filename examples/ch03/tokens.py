@@ -25,7 +25,7 @@ TEXT = "Good night, good night! parting is such sweet sorrow"
 def encode(text, tokenizer):
     """ids [1, T] of `text`, with no special tokens added. Raises BadInput without a tokenizer, or for text of no tokens."""
     if tokenizer is None:
-        raise BadInput("this model has no tokenizer (random weights have none); leave the text out, or take another --model")
+        raise BadInput("this model has no tokenizer, so it takes no text (random weights have none); take another --model")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -68,6 +68,7 @@ def main(argv=None):
     ids = encode(args.text, model.tokenizer)  # [1, T]
     rows = model.weights["wte.weight"][ids[0]].float()  # [T, d]
     embedding, total = embedding_share(model.config)
+    gpt2_embedding, gpt2_total = embedding_share(artefact.PUBLISHED["gpt2"])
     value = {
         "text": args.text,
         "ids": ids[0].tolist(),
@@ -78,6 +79,7 @@ def main(argv=None):
         "embedding_parameters": embedding,
         "parameters": total,
         "embedding_share": embedding / total,
+        "gpt2": {"embedding_parameters": gpt2_embedding, "parameters": gpt2_total, "embedding_share": gpt2_embedding / gpt2_total},
     }
     if args.json:
         print(dump_json(value), end="")
@@ -98,6 +100,7 @@ def main(argv=None):
         f"the table: V {model.config.vocab_size:,} x d {model.config.n_embd:,} = {embedding:,} of {total:,} parameters, "
         f"{embedding / total:.1%}"
     )
+    print(f"of GPT-2 small: {gpt2_embedding:,} of {gpt2_total:,}, {gpt2_embedding / gpt2_total:.1%}")
 
 
 if __name__ == "__main__":

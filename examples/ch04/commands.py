@@ -52,7 +52,11 @@ def _bar(total, unit="pass"):
 
 def options():
     """The script's argument parser, one sub-parser for each command."""
-    parser = Parser(prog="gpt2_from_scratch.py", description="GPT-2 by hand. Without a command: the tour.", default_command="tour")
+    parser = Parser(
+        prog="gpt2_from_scratch.py",
+        description="GPT-2 by hand. Without a command: the tour, whose options `tour --help` lists.",
+        default_command="tour",
+    )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def add(name, function, summary, *options):
@@ -74,7 +78,9 @@ def options():
     add("tour", tour, "a first look: next tokens, agreement, the mask", *measured).add_argument("--prompt", **prompt)
     add_config(add("count", count, "parameters by component", "json"))
     sub = add_config(add("flops", flops, "matmul FLOPs by component", "json"))
-    sub.add_argument("--context", type=number_list(1), default=None, metavar="N,N", help="positions; by default 16 to 1,024")
+    sub.add_argument(
+        "--context", type=number_list(1), default=None, metavar="N,N", help="positions seen; by default 16,128,512,1024"
+    )
     sub = add_config(add("shapes", shapes, "every tensor of a pass and its bytes", "json"))
     sub.add_argument("--tokens", type=whole_number(1), default=None, metavar="T", help="by default the full context")
     add("compare", compare, "agreement with transformers", *measured).add_argument("--prompt", **prompt)
@@ -107,6 +113,10 @@ def _to(model, device):
     return ex.replace(model, weights=weights)
 
 
+def _piece(piece):
+    return "n/a" if piece is None else repr(piece)
+
+
 def _prompt(model, args, tokens):
     """ids [1, T] of the text that was given, whole; without one, `tokens` of the chapter's own."""
     return ex.default_ids(model, tokens, args.seed) if args.prompt is None else ex.text_ids(model, args.prompt)
@@ -122,6 +132,10 @@ def _about(args, **more):
         "threads": args.threads,
         "torch": torch.__version__,
     } | more
+
+
+def _threads(args):
+    return "1 thread" if args.threads == 1 else f"{args.threads} threads"
 
 
 def _text(model, ids):
@@ -148,7 +162,7 @@ def tour(args):
         f"{model.manifest['parameters']:,} parameters.",
         f"The prompt: {_text(model, ids)}, {ids.shape[1]} tokens.",
         "",
-        table(["next token", "id", "probability"], [[repr(b["piece"]), b["id"], f"{b['probability']:.1%}"] for b in best]),
+        table(["next token", "id", "probability"], [[_piece(b["piece"]), b["id"], f"{b['probability']:.2%}"] for b in best]),
         "",
         f"Agreement: our logits and transformers' differ by {found['largest_difference']:.1e} at most, on logits up to "
         f"{found['largest_logit']:.1f}; the same most probable token at {found['same_argmax']} of {found['positions']} positions.",
@@ -184,6 +198,8 @@ def count(args):
         "in_the_tensor_table": stored,
         "one_layer": per_layer,
         "feed_forward_share_of_matrices": ff / (ff + 4 * d * d),
+        "shares": {name: n / total for name, n in counts.items()},
+        "times_its_own_depth": total / parameter_count(load_config(args.config))["total"],
     }
     share = value["feed_forward_share_of_matrices"]
     if stored != total:  # two derivations, one number
@@ -194,6 +210,10 @@ def count(args):
         f"One layer holds {per_layer:,}, its norms included; {config.n_layer} layers {config.n_layer * per_layer:,}.",
         f"Of a layer's matrices the feed-forward network holds {ff:,} weights, attention {4 * d * d:,}: {share:.1%}.",
     ]
+    if args.layers:
+        own = load_config(args.config)
+        more = f"{value['times_its_own_depth']:.2f} times the {parameter_count(own)['total']:,} of {own.n_layer} layers"
+        notes.append(f"{config.n_layer} layers of this width make {total:,}, {more}.")
     if config.tie_word_embeddings:
         notes.append("The output projection is the token embedding, transposed: counted once.")
     return value, "\n".join([head, "", table(["component", "parameters", "share"], rows), "", *notes])
@@ -201,12 +221,22 @@ def count(args):
 
 def flops(args):
     config, head = _config(args)
-    contexts = args.context or sorted({min(c, config.n_positions) for c in CONTEXTS})
+    contexts = sorted(set(args.context or (min(c, config.n_positions) for c in CONTEXTS)))
     per_token = {c: flops_per_token(config, c) for c in contexts}
     passes = {c: {pairs: flops_per_pass(config, c, pairs=pairs) for pairs in ("full", "causal")} for c in contexts}
     value = {
         "config": args.config,
-        "contexts": [{"context": c, "per_token": per_token[c], "pass": passes[c]} for c in contexts],
+        "contexts": [
+            {
+                "context": c,
+                "per_token": per_token[c],
+                "output_projection_share": per_token[c]["output_projection"] / per_token[c]["total"],
+                "pass": passes[c],
+                "attention_share": {pairs: _attention(p) / p["total"] for pairs, p in passes[c].items()},
+            }
+            for c in contexts
+        ],
+        "rise_from_first_to_last": per_token[contexts[-1]]["total"] / per_token[contexts[0]]["total"] - 1,
     }
     names = list(per_token[contexts[0]])
     rows = [[n.replace("_", " "), *(f"{per_token[c][n]:,}" for c in contexts)] for n in names]
@@ -257,8 +287,8 @@ def shapes(args):
     lines = [[r["point"], f"{r['count']} x {r['shape']}", f"{r['bytes']:,}", r["growth"]] for r in rows]
     scores = next(r for r in rows if r["point"] == "scores")
     note = (
-        f"Only scores and weights grow with T^2: h T^2 numbers of 4 bytes, {scores['bytes']:,} bytes "
-        f"({scores['bytes'] / 1e6:.1f} MB) a layer for each text at T = {tokens:,}."
+        f"With T^2 grow the scores and the weights, h T^2 numbers of 4 bytes each, {scores['bytes']:,} bytes "
+        f"({scores['bytes'] / 1e6:.1f} MB) a layer and text for either at T = {tokens:,}, and the mask, T^2 booleans once for all."
     )
     head += f"; one text of {tokens:,} tokens in float32"
     return value, "\n".join([head, "", table(["tensor", "how many, shape", "bytes of one", "grows with"], lines), "", note])
@@ -284,7 +314,7 @@ def compare(args):
         same = f"{r['same_argmax']:,} of {r['positions']:,}"
         return [*first, f"{r['largest_difference']:.1e}", f"{r['largest_logit']:.2f}", f"{r['relative_difference']:.1e}", same]
 
-    heads = ["largest difference", "largest logit", "ratio", "same argmax"]
+    heads = ["largest difference", "largest logit", "difference / logit", "same argmax"]
     worst = {}
     for r in layers:
         worst.setdefault(r["point"], []).append(r)
@@ -296,21 +326,21 @@ def compare(args):
             [point, len(found), f"{r['largest_difference']:.1e}", where, f"{max(f['largest_value'] for f in found):.3g}"]
         )
     text = [
-        f"{args.model} in {args.dtype}: our pass beside transformers' (eager), {args.threads} thread(s)",
+        f"{args.model} in {args.dtype}: our pass beside transformers' (eager), {_threads(args)}",
         "",
         table(
             ["prompt", "tokens", *heads],
             [row([json.dumps(r["text"]) if r["text"] else "random ids", r["tokens"]], r) for r in prompts],
         ),
         "",
-        table(["edges: batch x tokens", *heads], [row([f"{r['batch']} x {r['tokens']:,}"], r) for r in edges]),
+        table(["random ids: batch x tokens", *heads], [row([f"{r['batch']} x {r['tokens']:,}"], r) for r in edges]),
         "",
-        table(["point of the pass", "tensors", "largest difference", "in layer", "largest value"], point_rows),
+        table(["point of the pass", "tensors", "largest difference", "in layer (from 0)", "largest value"], point_rows),
         "",
         f"Largest distance from our pass in float64, over all of these ids (logits up to {dtypes[0]['largest_logit']:.1f}):",
         "",
         table(
-            ["dtype", "ours", "transformers", "our argmax that of float64"],
+            ["dtype", "ours", "transformers", "our argmax as in float64"],
             [
                 [
                     r["dtype"],
@@ -390,17 +420,20 @@ def residual(args):
         for r in rows
     ]
     heads = [
-        "after layer",
+        "after how many layers",
         "largest",
         "position",
         "dimension",
         "RMS",
-        "without position 0",
+        "RMS without position 0",
         "largest / median",
         "attention adds",
         "feed-forward adds",
     ]
-    text = f"{args.model}: {_text(model, ids)}, {ids.shape[1]} tokens; what a sublayer adds is an L2 norm\n\n" + table(heads, lines)
+    text = (
+        f"{args.model}: {_text(model, ids)}, {ids.shape[1]} tokens; what a sublayer adds is the L2 norm over all positions\n\n"
+        + table(heads, lines)
+    )
     if args.plot:
         plots.plot_residual(rows, args.plot)
         text += f"\n\nplot: {args.plot}"
@@ -416,8 +449,8 @@ def time(args):
     denormal = ex.denormals(model)
     value = _about(args, denormal_weights=denormal, lengths=results)
     parts = [
-        f"{args.model}: {args.dtype} on {args.device}, {args.threads} thread(s), torch {torch.__version__}; medians of {args.runs} "
-        f"passes after a discarded one; {denormal} denormal weights"
+        f"{args.model}: {args.dtype} on {args.device}, {_threads(args)}, torch {torch.__version__}; medians of {args.runs} "
+        f"passes after a discarded one; FLOPs of the full square; {denormal} denormal weights"
     ]
     for r in results:
         rows = [

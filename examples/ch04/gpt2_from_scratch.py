@@ -23,30 +23,30 @@ from examples.ch01.command import BadInput, command
 # Everything done in place is done to a tensor made on the line before it: never to an input, a weight or a traced tensor.
 
 
-def forward(ids, weights, config, causal=True, trace=None, hidden_score=-math.inf):
+def forward(ids, weights, config, causal=True, trace=None, masked_score=-math.inf):
     """Logits [B, T, V] of `ids` [B, T]: at each position, the score of every token as the next one.
 
     weights: {name: tensor} as chapter 2 loads them; their dtype and device are those of the computation.
     causal: False lets every position see all others, to show what the mask is for.
     trace: called as trace(point, layer, tensor) at each of POINTS, layer None outside the blocks; it may keep the tensors.
-    hidden_score: what a masked score becomes; anything but minus infinity is wrong, and is there to be shown wrong.
+    masked_score: what a masked score becomes; anything but minus infinity is wrong, and is there to be shown wrong.
     Raises BadInput for ids that are not integers [B, T] within the vocabulary, none, or more than n_positions.
     """
     trace = _no_trace if trace is None else trace
-    x = residual_stream(ids, weights, config, causal, trace, hidden_score)  # [B, T, d]
+    x = residual_stream(ids, weights, config, causal, trace, masked_score)  # [B, T, d]
     return unembed(x, weights, config, trace)  # [B, T, V]
 
 
-def residual_stream(ids, weights, config, causal=True, trace=None, hidden_score=-math.inf):
+def residual_stream(ids, weights, config, causal=True, trace=None, masked_score=-math.inf):
     """The stream [B, T, d] after the last layer, not yet normalised; arguments as in `forward`."""
     check_ids(ids, config)
     trace = _no_trace if trace is None else trace
     T = ids.shape[1]
     x = weights["wte.weight"][ids] + weights["wpe.weight"][:T]  # [B, T, d]
     trace("embedding", None, x)
-    hidden = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1) if causal else None  # [T, T], True: not to be seen
+    future = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1) if causal else None  # [T, T], True: not to be seen
     for layer in range(config.n_layer):
-        x = block(x, weights, config, layer, hidden, hidden_score, trace)  # [B, T, d]
+        x = block(x, weights, config, layer, future, masked_score, trace)  # [B, T, d]
     return x
 
 
@@ -60,11 +60,11 @@ def unembed(x, weights, config, trace=None):
     return logits
 
 
-def block(x, weights, config, layer, hidden, hidden_score, trace):
+def block(x, weights, config, layer, future, masked_score, trace):
     """One layer: two sublayers, each of which reads a normalised copy of the stream x [B, T, d] and adds to the stream."""
     normed = layer_norm(x, weights, f"h.{layer}.ln_1", config)  # [B, T, d]
     trace("norm_1", layer, normed)
-    added = attention(normed, weights, config, layer, hidden, hidden_score, trace)  # [B, T, d]
+    added = attention(normed, weights, config, layer, future, masked_score, trace)  # [B, T, d]
     trace("attention", layer, added)
     x = x + added  # [B, T, d]
     trace("residual_mid", layer, x)
@@ -77,8 +77,8 @@ def block(x, weights, config, layer, hidden, hidden_score, trace):
     return x
 
 
-def attention(x, weights, config, layer, hidden, hidden_score, trace):
-    """What attention adds to the stream [B, T, d]: the one place where positions meet. `hidden` [T, T] is True where j > i."""
+def attention(x, weights, config, layer, future, masked_score, trace):
+    """What attention adds to the stream [B, T, d]: the one place where positions meet. `future` [T, T] is True where j > i."""
     B, T, d = x.shape
     qkv = linear(x, weights, f"h.{layer}.attn.c_attn")  # [B, T, 3d]
     q, k, v = qkv.view(B, T, 3, config.n_head, -1).permute(2, 0, 3, 1, 4)  # each [B, h, T, dh]
@@ -88,8 +88,8 @@ def attention(x, weights, config, layer, hidden, hidden_score, trace):
     if config.reorder_and_upcast_attn:
         q, k = _wide(q), _wide(k)
     scores = (q * attention_scale(config, layer)) @ k.transpose(-1, -2)  # [B, h, T, T]
-    if hidden is not None:
-        scores.masked_fill_(hidden, hidden_score)
+    if future is not None:
+        scores.masked_fill_(future, masked_score)
     trace("scores", layer, scores)
     shares = torch.softmax(scores, dim=-1).to(v.dtype)  # [B, h, T, T], each row sums to 1
     trace("weights", layer, shares)
@@ -243,26 +243,36 @@ def flops_per_pass(config, tokens, batch=1, pairs="full"):
 
 
 def tensor_table(config, tokens, batch=1, bytes_per_number=4):
-    """Every tensor of a pass over [batch, tokens]: one dict(point, count, shape, bytes, growth) for each point of `POINTS`.
+    """Every tensor that the pass over [batch, tokens] names: one dict(point, count, shape, bytes, growth, traced) each.
 
-    bytes: of one such tensor. count: how many the pass makes, 1 or L. growth: how bytes grow with T, "T" or "T^2".
+    count: how many the pass makes, 1 or L. bytes: of one. growth: how bytes grow with T, "T" or "T^2". traced: whether it is
+    one of POINTS. Left out are temporaries within a line, in layer norm, GELU or softmax, none larger than what the line makes.
     Raises BadInput for tokens outside 1 to n_positions.
     """
-    flops_per_token(config, tokens)  # the same bounds
-    B, T, d, h, L = batch, tokens, config.n_embd, config.n_head, config.n_layer
-    shapes = dict.fromkeys(POINTS, (B, T, d))
-    shapes |= dict.fromkeys(("q", "k", "v"), (B, h, T, config.head_width))
-    shapes |= dict.fromkeys(("scores", "weights"), (B, h, T, T))
-    shapes |= {"hidden": (B, T, config.inner_width), "logits": (B, T, config.vocab_size)}
+    if not 1 <= tokens <= config.n_positions:
+        raise BadInput(f"{tokens} tokens are not within 1 to n_positions {config.n_positions}; give as many as that")
+    B, T, d, h, f, L = batch, tokens, config.n_embd, config.n_head, config.inner_width, config.n_layer
+    shapes = {"embedding": (B, T, d), "future": (T, T)}
+    for point in LAYER_POINTS:
+        if point == "q":
+            shapes["qkv"] = (B, T, 3 * d)
+        if point == "attention":
+            shapes["mixed"] = (B, T, d)
+        if point == "hidden":
+            shapes["inner"] = (B, T, f)
+        shapes[point] = {"q": (B, h, T, config.head_width), "scores": (B, h, T, T), "hidden": (B, T, f)}.get(point, (B, T, d))
+    shapes |= {"k": shapes["q"], "v": shapes["q"], "weights": shapes["scores"]}
+    shapes |= {"final_norm": (B, T, d), "logits": (B, T, config.vocab_size)}
     return [
         {
             "point": point,
-            "count": L if point in LAYER_POINTS else 1,
-            "shape": list(shapes[point]),
-            "bytes": math.prod(shapes[point]) * bytes_per_number,
-            "growth": "T^2" if point in ("scores", "weights") else "T",
+            "count": 1 if point in ("embedding", "future", "final_norm", "logits") else L,
+            "shape": list(shape),
+            "bytes": math.prod(shape) * (1 if point == "future" else bytes_per_number),  # the mask is of booleans
+            "growth": "T^2" if point in ("future", "scores", "weights") else "T",
+            "traced": point in POINTS,
         }
-        for point in POINTS
+        for point, shape in shapes.items()
     ]
 
 

@@ -12,7 +12,7 @@ FORMATS = ("svg", "png", "pdf")
 def check_target(path):
     """The path as given; raises BadInput, before any work, for a format or a folder that cannot be written."""
     if path is not None:
-        if path.suffix.lstrip(".") not in FORMATS:
+        if path.suffix.lower().lstrip(".") not in FORMATS:
             raise BadInput(f"{path} does not end in .{', .'.join(FORMATS)}; name the plot so")
         if not path.parent.is_dir() or path.is_dir():
             what, todo = (path, "name a file") if path.is_dir() else (path.parent, "make it first")
@@ -37,7 +37,7 @@ def _figure():
 def _write(figure, path):
     from matplotlib import pyplot
 
-    data, form = io.BytesIO(), Path(path).suffix.lstrip(".")
+    data, form = io.BytesIO(), Path(path).suffix.lower().lstrip(".")
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
     figure.savefig(data, format=form, dpi=150, metadata=metadata)
     pyplot.close(figure)
