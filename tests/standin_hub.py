@@ -3,15 +3,30 @@
 import hashlib
 import http.server
 import json
+import socket
 import threading
+import unittest
 
 COMMIT = "c0ffee" * 6 + "beef"
+
+
+def _loopback():
+    """Whether this process can reach itself: a network that is off entirely may have no loopback interface up either."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+needs_loopback = unittest.skipUnless(_loopback(), "needs the loopback interface, 127.0.0.1, which is down here")
 
 
 class StandInHub:
     """Serves {repo: {path: bytes}} until it is closed; `requested` lists the paths of files that were asked for.
 
-    fault: None, "gated", "interrupted" (weights stop half way), "corrupt" (one byte of the weights is another), "broken" (500).
+    fault: None, "gated", "interrupted" (weights stop half way), "corrupt" and
+    "corrupt second" (one byte of the weights, or of the second shard, is another), "broken" (500).
     """
 
     def __init__(self, repos, fault=None):
@@ -58,7 +73,7 @@ class StandInHub:
         is_weights = path.endswith(".safetensors")
         etag = hashlib.sha256(data).hexdigest() if is_weights else hashlib.sha1(data).hexdigest()
         headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{etag}"', "X-Linked-Size": str(len(data)), "X-Linked-Etag": f'"{etag}"'}
-        if is_weights and body and self.fault == "corrupt":
+        if is_weights and body and (self.fault == "corrupt" or (self.fault == "corrupt second" and "-00002-" in path)):
             data = data[:-1] + bytes([data[-1] ^ 1])
         if is_weights and body and self.fault == "interrupted":
             request.send_response(200)

@@ -266,6 +266,29 @@ class Damage(LoadCase):
         theirs = load_file(self.path)
         self.assertEqual({k: t.shape for k, t in read_header(self.path).items()}, {k: tuple(t.shape) for k, t in theirs.items()})
 
+    def test_sizes_of_every_dtype(self):
+        kinds = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool)
+        kinds += (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+        tensors = {str(kind): torch.zeros(3, dtype=kind) for kind in kinds}
+        self.path.write_bytes(save(tensors))
+        found = read_header(self.path)
+        self.assertEqual({k: t.bytes for k, t in found.items()}, {k: t.nbytes for k, t in tensors.items()})
+
+    def test_headers_that_the_library_is_stricter_about(self):
+        one = '"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}'
+        for about in ('{"a": 1}', "[1]", "3"):
+            self.assertDamaged(self.header('{"__metadata__": ' + about + ", " + one + "}"), "damaged header")
+        huge = '"h.0.attn.bias": {"dtype": "F32", "shape": [0, 1' + "0" * 30 + '], "data_offsets": [24, 24]}'
+        self.assertDamaged(self.header("{" + one + ", " + huge + "}"), "damaged header")
+        odd = weights() | {"h." + "9" * 400 + ".attn.bias": torch.zeros(1), "h.00.attn.bias": torch.zeros(1)}
+        write_folder(self.folder, odd)
+        self.assertRefused(self.folder, "attn.bias")
+
+    def test_a_link_that_leads_nowhere(self):
+        self.path.unlink()
+        self.path.symlink_to(self.folder / "gone")
+        self.assertRefused(self.folder, "model.safetensors does not exist")
+
     def test_a_folder_where_the_file_should_be(self):
         self.path.unlink()
         self.path.mkdir()
@@ -332,6 +355,12 @@ class Config(LoadCase):
             ({"activation_function": "gelu_fast"}, "gelu_fast"),
             ({"model_type": "llama"}, "llama"),
             ({"add_cross_attention": True}, "add_cross_attention"),
+            ({"is_causal": False}, "is_causal"),
+            ({"num_attention_heads": 4}, "num_attention_heads is 4 and n_head is 2"),
+            ({"num_hidden_layers": 1}, "num_hidden_layers is 1 and n_layer is 2"),
+            ({"hidden_size": 16}, "hidden_size is 16 and n_embd is 8"),
+            ({"max_position_embeddings": 99}, "max_position_embeddings is 99 and n_positions is 16"),
+            ({"n_embd": 2 * 10**200}, "n_embd is 2000"),
             ({"quantization_config": {"bits": 4}}, "quantization_config"),
             ({"pruned_heads": {"0": [1]}}, "pruned_heads"),
             ({"n_head": 3}, "n_head 3"),
@@ -348,6 +377,10 @@ class Config(LoadCase):
         ):
             with self.subTest(str(change)):
                 self.assertRefused(write_folder(self.folder / "a", values=G | change), "config.json", word)
+
+    def test_the_other_names_of_fields(self):
+        renamed = {k: v for k, v in G.items() if k not in ("n_embd", "n_head")} | {"hidden_size": 8, "num_attention_heads": 2}
+        self.assertBaseline(write_folder(self.folder / "a", values=renamed | {"num_hidden_layers": 2, "is_causal": True}))
 
     def test_fields_that_must_be_there(self):
         for name in ("model_type", "vocab_size", "n_positions", "n_embd", "n_layer", "n_head"):
@@ -463,6 +496,39 @@ class Sources(LoadCase):
         with self.assertRaisesRegex(BadInput, "not a model folder"):
             artefact.save(model, self.folder / "c")
 
+    def test_everything_is_saved(self):
+        """Untied, with a tokenizer, in half precision: what is written is what comes back, and what the library needs."""
+        untied = config(tie_word_embeddings=False, vocab_size=1024, n_inner=20)
+        tensors = {k: w.bfloat16() for k, w in weights(untied).items()}
+        model = artefact.Artefact(untied, tensors, artefact.load().tokenizer, {})
+        artefact.save(model, self.folder / "a", {"README.md": "words"})
+        again = artefact.load(self.folder / "a", dtype=None)
+        self.assertEqual(again.config, untied)
+        self.assertEqual({k: w.dtype for k, w in again.weights.items()}, dict.fromkeys(tensors, torch.bfloat16))
+        self.assertTrue(all(torch.equal(again.weights[k], w) for k, w in tensors.items()))
+        self.assertEqual(again.tokenizer.to_str(), model.tokenizer.to_str())
+        values = json.loads((self.folder / "a" / "config.json").read_text())
+        self.assertEqual([values[k] for k in ("bos_token_id", "eos_token_id", "attn_pdrop", "embd_pdrop")], [1023, 1023, 0.0, 0.0])
+        keys = set(load_file(self.folder / "a" / "model.safetensors"))
+        self.assertIn("lm_head.weight", keys)
+        self.assertIn("transformer.wte.weight", keys)
+        self.assertEqual((self.folder / "a" / "README.md").read_text(), "words")
+        self.assertEqual((self.folder / "a" / "model.safetensors").stat().st_mode & 0o777, 0o644)
+
+    def test_what_is_not_a_model_of_ours_is_kept(self):
+        model = artefact.load(write_folder(self.folder / "a"))
+        for i, change in enumerate(({"model_type": "llama"}, {})):
+            other = write_folder(self.folder / f"o{i}", values=G | change)
+            (other / "thesis.txt").write_text("precious")
+            with self.assertRaisesRegex(BadInput, "not a model folder that was written here"):
+                artefact.save(model, other)
+            self.assertEqual((other / "thesis.txt").read_text(), "precious")
+        (self.folder / "link").symlink_to(write_folder(self.folder / "real"))
+        for _ in range(2):
+            artefact.save(model, self.folder / "link")
+        self.assertTrue((self.folder / "link").is_symlink())
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["a", "link", "o0", "o1", "real"])
+
     def test_saved_models_load_in_the_library(self):
         from transformers import GPT2LMHeadModel
 
@@ -521,6 +587,12 @@ class Script(LoadCase):
         self.assertEqual(sum(t["bytes"] for t in manifest["tensors"]), 4 * 1976)
         self.assertEqual([b["name"] for b in manifest["buffers"]], ["h.0.attn.masked_bias"])
         self.assertEqual([t["name"] for t in manifest["tensors"]], list(artefact.tensor_shapes(config())))
+        self.assertEqual([f["bytes"] for f in manifest["files"]], [(folder / f["name"]).stat().st_size for f in manifest["files"]])
+        random = json.loads(call(artefact.main, "--model", "random:distilgpt2", "--json", "--seed", "3")[1])
+        self.assertEqual((random["seed"], {t["dtype"] for t in random["tensors"]}), (3, {"F32"}))
+        self.assertEqual(sum(t["bytes"] for t in random["tensors"]), 4 * random["parameters"])
+        kinds = call(artefact.main, "--model", folder)[1]
+        self.assertIn(f"{2 * 8 * 24 * 4:,}", next(row for row in kinds.splitlines() if "h.*.attn.c_attn.weight" in row))
         for more in ([], ["--tensors"]):
             status, out, err = call(artefact.main, "--model", folder, *more)
             self.assertEqual((status, err), (0, ""))

@@ -4,12 +4,13 @@ import contextlib
 import json
 import unittest
 
-from tests.standin_hub import COMMIT, StandInHub
-from tests.support import FolderCase, start, write_folder
+from tests.standin_hub import COMMIT, StandInHub, needs_loopback
+from tests.support import FolderCase, config, start, weights, write_folder
 
 REPO = "somebody/tiny-gpt2"
 
 
+@needs_loopback
 class Hub(FolderCase):
     def setUp(self):
         super().setUp()
@@ -45,6 +46,37 @@ class Hub(FolderCase):
         self.assertLessEqual(set(hub.revisions), {"v1", COMMIT})
         offline = self.script(f"{REPO}@v1", hub.url, "--json", HF_HUB_OFFLINE="1")
         self.assertEqual((offline.returncode, json.loads(offline.stdout)), (0, manifest), offline.stderr)
+
+    def test_shards_and_tokenizer(self):
+        """A sharded repository with a tokenizer arrives whole, and a damaged second shard is noticed."""
+        from safetensors.torch import save
+
+        from examples.ch02.artefact import EMBEDDED
+
+        keys = sorted(weights())
+        parts = {f"model-0000{i}-of-00002.safetensors": part for i, part in ((1, keys[:10]), (2, keys[10:]))}
+        index = {"metadata": {}, "weight_map": {k: name for name, part in parts.items() for k in part}}
+        values = json.loads(self.files["config.json"]) | {"vocab_size": 1024}
+        tensors = weights(config(vocab_size=1024))
+        self.files = {name: save({k: tensors[k] for k in part}) for name, part in parts.items()}
+        self.files |= {"config.json": json.dumps(values).encode(), "model.safetensors.index.json": json.dumps(index).encode()}
+        self.files |= {name: (EMBEDDED / name).read_bytes() for name in ("tokenizer.json", "tokenizer_config.json")}
+        with self.serve() as hub:
+            done = self.script(REPO, hub.url, "--json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            names = [f["name"] for f in json.loads(done.stdout)["files"]]
+            self.assertEqual(set(names), set(self.files))
+        good = dict(self.files)
+        with self.serve("corrupt second") as hub:
+            done = self.script(REPO, hub.url, HF_HOME=str(self.folder / "other"))
+            self.assertOneLine(done, "model-00002-of-00002.safetensors", "damaged")
+        self.assertEqual(self.files, good)
+
+    def test_no_address_and_no_place(self):
+        self.assertOneLine(self.script(REPO, "junk"), "HF_ENDPOINT is 'junk'", "no address")
+        (self.folder / "cache").write_text("a file where the cache's folder should be")
+        with self.serve() as hub:
+            self.assertOneLine(self.script(REPO, hub.url), REPO)
 
     def test_offline_and_unreachable(self):
         self.assertOneLine(self.script(REPO, "http://127.0.0.1:9", HF_HUB_OFFLINE="1"), "HF_HUB_OFFLINE")

@@ -2,6 +2,7 @@
 
 import json
 import unittest
+from unittest import mock
 
 import torch
 
@@ -82,6 +83,14 @@ class Tokens(FolderCase):
         self.assertEqual((status, value["decoded"], len(value["ids"])), (0, TEXTS[3], len(value["rows"])))
         row = self.model.weights["wte.weight"][value["ids"][0]]
         self.assertEqual(value["rows"][0]["first"], row[:4].tolist())
+        self.assertAlmostEqual(value["rows"][0]["norm"], row.norm().item(), places=5)
+        self.assertEqual("".join(value["pieces"][:2]), TEXTS[3][: len("".join(value["pieces"][:2]))])
+        self.assertAlmostEqual(value["embedding_share"], 262_144 / 3_487_232)
+        self.assertEqual((value["gpt2"]["embedding_parameters"], value["gpt2"]["parameters"]), (38_597_376, 124_439_808))
+        self.assertIn("38,597,376 of 124,439,808, 31.0%", call(main)[1])
+        self.assertIn("1 characters, 2 bytes, 2 tokens", call(main, "--text", "é")[1])
+        with mock.patch("examples.ch03.tokens.decode", return_value="other"):
+            self.assertIn("other text: 'other'", call(main)[1])
         status, out, _ = call(main, "--text", TEXTS[0])
         self.assertEqual(status, 0)
         for text in ("' night'", "the same text", f"{self.model.manifest['parameters']:,} parameters"):

@@ -9,6 +9,7 @@ from examples.ch04 import gpt2_from_scratch as gpt2
 from scripts import compare_published, evidence
 from scripts.registry import EXPERIMENTS, measure_by_id
 from tests.faults import epsilon, head_order, mask
+from tests.standin_hub import COMMIT, StandInHub, needs_loopback
 from tests.support import ROOT, FolderCase, call
 
 RECORDS = evidence.read_results(evidence.results_path(ROOT, "ch04"))
@@ -129,13 +130,13 @@ class FirstEdition(FolderCase):
         with self.assertRaisesRegex(ValueError, "guess"):
             verdict("guess", 1, 1)
 
+    @needs_loopback
     def test_against_a_hub(self):
         """The whole comparison on a model that a stand-in hub serves: the embedded one, which is not the book's GPT-2."""
         import contextlib
         import json
 
         from examples.ch02.artefact import EMBEDDED
-        from tests.standin_hub import COMMIT, StandInHub
         from tests.support import start
 
         files = {p.name: p.read_bytes() for p in EMBEDDED.iterdir()}

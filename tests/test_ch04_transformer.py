@@ -61,6 +61,25 @@ class Tiny(FolderCase):
         other = replace(same, activation_function="gelu_new")
         self.assertGreater((tiny.forward(IDS, WEIGHTS, CONFIG) - gpt2.forward(IDS, named, other)).abs().max().item(), 1e-5)
 
+    def test_each_traced_tensor_is_what_it_says(self):
+        kept = {}
+        tiny.forward(IDS, WEIGHTS, CONFIG, trace=lambda p, i, x: kept.setdefault((p, i), x))
+        stream = kept["embedding", None]
+        for i in range(CONFIG.n_layer):
+            stream = stream + kept["attention", i] + kept["mlp", i]
+            torch.testing.assert_close(stream, kept["residual", i], atol=1e-6, rtol=0)
+
+    def test_both_changes_of_the_check(self):
+        other = IDS.clone()
+        other[:, -1] = (IDS[:, -1] + 1) % CONFIG.vocab_size
+        change = (tiny.forward(IDS, WEIGHTS, CONFIG, False) - tiny.forward(other, WEIGHTS, CONFIG, False)).abs()
+        found = tiny.causal_check(CONFIG, WEIGHTS, IDS, causal=False)
+        self.assertEqual((found["earlier"], found["last"]), (change[:, :-1].max().item(), change[:, -1].max().item()))
+
+    def test_the_seed_reaches_the_weights(self):
+        one, two = (json.loads(call(tiny.main, "--json", "--seed", s)[1])["not_causal"] for s in (0, 1))
+        self.assertNotEqual(one, two)
+
     def test_bad_ids(self):
         for ids in (torch.zeros(1, 17, dtype=torch.int64), torch.tensor([[50]]), torch.zeros(3, dtype=torch.int64)):
             with self.assertRaises(BadInput):

@@ -116,6 +116,12 @@ class Ngrams(unittest.TestCase):
         losses = {d: ngrams.NgramModel(self.ids[:cut], 9, 2, (d,)).loss(self.ids[cut:], 1) for d in ngrams.DISCOUNTS}
         self.assertEqual(model.discounts[0], min(losses, key=losses.get))
 
+    def test_the_final_model_counts_everything(self):
+        ids = np.concatenate([np.zeros(95, dtype=np.int64), np.full(5, 3)])
+        for order in (1, 2, 3):
+            self.assertAlmostEqual(ngrams.tune(ids, 9, order).unigram[3], 6 / 109)
+        self.assertEqual((ngrams.DISCOUNTS[0], ngrams.DISCOUNTS[-1], len(ngrams.DISCOUNTS)), (0.05, 0.95, 19))
+
     def test_a_pattern_is_learned(self):
         ids = np.tile([0, 1, 0, 2], 100)
         losses = [ngrams.tune(ids, 3, n).loss(ids, 2) for n in (1, 2, 3)]
@@ -167,6 +173,66 @@ class Training(FolderCase):
         with self.assertRaisesRegex(ValueError, "another recipe"):
             other = replace(self.recipe, dropout=0.5)
             training.train(training.build(other), self.ids, self.ids, other, self.folder / "a.safetensors")
+
+    def test_it_learns_the_next_token(self):
+        """A cycle of 20 ids is learned: the validation loss falls to nearly nothing, which copying the input would not give."""
+        recipe = replace(self.recipe, steps=150, n_embd=32, batch_size=8, dropout=0.0, learning_rate=1e-2)
+        model = training.build(recipe)
+        log = training.train(model, self.ids, self.ids[:50], recipe, self.folder / "a.safetensors", every=50)
+        self.assertGreater(log[0]["valid_loss"], log[-1]["valid_loss"])
+        self.assertLess(log[-1]["valid_loss"], 0.2)
+
+    def test_what_each_step_uses(self):
+        """Dropout is on while it trains, the rate is the schedule's, gradients are clipped, matrices decay and vectors do not."""
+        rates, modes, clips = [], [], []
+        real_step, real_clip = torch.optim.AdamW.step, torch.nn.utils.clip_grad_norm_
+
+        def step(adam, *args):
+            rates.append([g["lr"] for g in adam.param_groups])
+            self.assertEqual([g["weight_decay"] for g in adam.param_groups], [self.recipe.weight_decay, 0.0])
+            self.assertTrue(all(p.ndim == 2 for p in adam.param_groups[0]["params"]))
+            modes.append(model.training)
+            return real_step(adam, *args)
+
+        def clip(parameters, norm):
+            clips.append(norm)
+            return real_clip(parameters, norm)
+
+        model = training.build(self.recipe)
+        with mock.patch.object(torch.optim.AdamW, "step", step), mock.patch.object(torch.nn.utils, "clip_grad_norm_", clip):
+            training.train(model, self.ids, self.ids[:50], self.recipe, self.folder / "a.safetensors")
+        self.assertEqual(rates, [[training.learning_rate(i, self.recipe)] * 2 for i in range(6)])
+        self.assertEqual((modes, clips), ([True] * 6, [self.recipe.clip_norm] * 6))
+
+    def test_measuring(self):
+        """The n-grams know the training ids alone, and all losses are over the same tokens."""
+        model = training.build(self.recipe)
+        train_ids, valid_ids = self.ids, np.random.default_rng(0).integers(0, 20, 60)
+        found = training.measure(model, train_ids, valid_ids, 150, self.recipe)
+        stream = np.concatenate([[19], valid_ids])
+        for order, name in enumerate(("unigram", "bigram", "trigram"), 1):
+            ngram = ngrams.tune(train_ids, 20, order)
+            expected = -np.log(ngram.probabilities(stream)[3 - order :]).mean()
+            self.assertAlmostEqual(found["nats_per_token"][name], expected, places=4)
+            self.assertEqual(len(ngram.probabilities(stream)[3 - order :]), found["tokens"])
+        own = training.validation_loss(model, valid_ids, 8)
+        self.assertAlmostEqual(found["nats_per_token"]["model"], own, places=4)
+        self.assertAlmostEqual(found["bits_per_character"]["model"], own * 59 / 150 / math.log(2), places=4)
+
+    def test_a_damaged_checkpoint(self):
+        self.run_steps("a")
+        path = self.folder / "a.safetensors"
+        path.write_bytes(path.read_bytes()[:100])
+        with self.assertRaisesRegex(ValueError, "damaged.*delete it"):
+            self.run_steps("a")
+
+    def test_each_recipe_has_its_own_checkpoint(self):
+        paths = {training.checkpoint_path(self.folder, replace(self.recipe, steps=n)) for n in (6, 7, 6)}
+        self.assertEqual(len(paths), 2)
+
+    def test_a_place_that_is_taken(self):
+        (self.folder / "thesis.txt").write_text("precious")
+        self.assertBad(training.main, ["--out", self.folder], "not a model folder")  # before anything is fetched
 
     def test_learning_rate(self):
         recipe = training.Recipe(steps=1000, warmup=100)

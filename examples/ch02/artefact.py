@@ -236,9 +236,8 @@ def locate(source):
         return hub.fetch(source)
     if path.suffix == ".gguf":
         raise BadInput(f"{source}: there is no such file, and GGUF files come with chapter 14; give a folder with safetensors")
-    raise BadInput(
-        f"no model {source or 'without a name'}: there is no such folder, and a hub id is owner/name[@revision], say openai-community/gpt2"
-    )
+    hint = "a hub id is owner/name[@revision], say openai-community/gpt2"
+    raise BadInput(f"no model {source or 'without a name'}: there is no such folder, and {hint}")
 
 
 _BUFFER = re.compile(r"h\.(0|[1-9][0-9]{0,8})\.attn\.(bias|masked_bias)")

@@ -24,7 +24,7 @@ PROMPTS = (
     "Good night, good night! parting is such sweet sorrow.",
 )
 PROMPT_LENGTHS = (5, 9, 13, 18)  # of random ids, for a model without a tokenizer
-PREDICT = "My lord, the king is"  # the tour's prompt
+PREDICT = "Good morrow, my"  # the tour's prompt
 LONG = "Good night, good night! parting is such sweet sorrow,\nThat I shall say good night till it be morrow."  # cut to length
 OTHERS = (  # five more texts for the residual stream, of other kinds and lengths
     "If music be the food of love, play on; give me excess of it",
