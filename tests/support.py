@@ -5,6 +5,7 @@ logits below hold on any machine.
 """
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -78,6 +79,15 @@ def library_gpt2(of, tensors):
     assert set(missing) <= {"lm_head.weight"}, missing
     model.tie_weights()
     return model
+
+
+@functools.cache
+def agreement_at_size():
+    """What `ch04.agreement-at-size` measures, once for all tests that look at it: it takes a quarter of a minute."""
+    from examples.ch02.artefact import load
+    from scripts.registry import measure_by_id
+
+    return measure_by_id("ch04.agreement-at-size", load("random:gpt2"))
 
 
 def call(main, *argv):
