@@ -10,8 +10,9 @@ A marker is a pair of HTML comments, invisible where Markdown is shown, with wha
 It names a record, a path into its values, and a format. A path goes down by dots, and picks rows by `[key=value]`:
 `lengths[tokens=512].untraced_ms`; one that starts with a dot starts at the record itself: `.machine.processor`. A record of
 another model is `ch04.mask@openai-community/gpt2`; what the first edition printed is `published.ID`. Formats: `int` 1,234;
-`f2` 1.23; `g3` three significant digits; `s1` 1.2e-4; `%1` 45.5%; `pct1` 45.5 per cent; `bytes` 1,234 bytes; `mb1` 1.2 MB
-(10^6); `ms1` 1.2 ms; `text`. A table stands on lines of its own, with columns `key:format` or `key:format:Its_heading`:
+`f2` 1.23; `g3` three significant digits, and `0` for an exact zero; `s1` 1.2e-4; `%1` 45.5%; `pct1` 45.5 per cent; `bytes`
+1,234 bytes; `mb1` 1.2 MB (10^6); `ms1` 1.2 ms; `text`. A table stands on lines of its own, with columns `key:format` or
+`key:format:Its_heading`:
 
     <!--=ch04.counts components table component:text parameters:int share_percent:%1:share-->
 
@@ -48,7 +49,7 @@ from scripts.registry import CLAIMS, EXPERIMENTS
 MARKER = re.compile(r"<!--=(?P<ref>\S+)\s+(?P<path>\S+)\s+(?P<form>[^>]*?)-->(?P<body>.*?)<!--/-->", re.S)
 CONST = re.compile(r"<!--const-->.*?<!--/-->", re.S)
 CLAIM = re.compile(r"<!--claim (\S+)-->")
-_UNIT = "ms|s|seconds?|minutes?|hours?|[KMGT]?i?B|bytes?|[KMGT]?FLOPs?|[KMGT]FLOP/s|[KMGT]B/s|nats?|bits?|times"
+_UNIT = "ms|s|seconds?|minutes?|hours?|[KMGT]FLOP/s|[KMGT]B/s|[KMGT]?FLOPs?|[KMGT]?i?B|bytes?|nats?|bits?|times"
 UNITS = rf"(?:\s*(?:%|per cent\b)|\s+(?:{_UNIT})\b)"
 NUMBER = re.compile(rf"(?<![\w.,/^-])(?P<n>\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w-])(?P<unit>{UNITS})?")
 FRONT_MATTER = ("title", "number", "draft")
@@ -128,7 +129,10 @@ def render(value, form):
             raise ValueError(f"{form} wants a whole number, not {value}")
         return f"{int(value):,}" + (" bytes" if kind == "bytes" else "")
     if kind == "g":
-        return f"{float(f'{value:.{max(digits, 1) - 1}e}'):,.{max(0, digits - 1 - _exponent(value))}f}"
+        if value == 0:
+            return "0"  # exact, so no digits behind it
+        near = float(f"{value:.{max(digits, 1) - 1}e}")
+        return f"{near:,.{max(0, digits - 1 - _exponent(near))}f}"
     if kind == "s":
         mantissa, exponent = f"{value:.{digits}e}".split("e")
         return f"{mantissa}e{int(exponent)}"
@@ -138,7 +142,7 @@ def render(value, form):
 
 
 def _exponent(value):
-    return int(f"{value:e}".split("e")[1]) if value else 0
+    return int(f"{value:e}".split("e")[1])
 
 
 def render_table(rows, columns):
