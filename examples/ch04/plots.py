@@ -22,14 +22,14 @@ def check_target(path):
     return path
 
 
-def _figure():
+def _figure(size=(7, 4)):
     import matplotlib
 
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = "inference-lab"  # the same drawing gives the same file
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")  # on white, so that a dark page shows it as well
+    figure, axes = pyplot.subplots(figsize=size, layout="constrained")  # on white, so that a dark page shows it as well
     axes.grid(alpha=0.3)
     return figure, axes
 
@@ -84,7 +84,7 @@ def plot_influence(matrix, path):
     """Who hears whom: `matrix` [T][T], the largest change of a logit at position i (row) when token j (column) changes."""
     from matplotlib.colors import LogNorm
 
-    figure, axes = _figure()
+    figure, axes = _figure((5.2, 4))
     axes.grid(visible=False)
     T, seen = len(matrix), [x for row in matrix for x in row if x > 0]
     shown = [[x if x > 0 else float("nan") for x in row] for row in matrix]
