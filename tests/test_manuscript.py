@@ -141,6 +141,10 @@ class Copy(FolderCase):
             (self.folder / name).symlink_to(ROOT / name)
         self.chapter = self.folder / "content" / "books" / "inference" / "04-chapter.md"
         self.results = self.folder / "research" / "ch04" / "results.json"
+        if self._testMethodName not in ("test_nothing_is_wrong", "test_register_and_figures"):  # drawing takes its time
+            undrawn = mock.patch.object(ms, "check_figures", return_value=[])
+            undrawn.start()
+            self.addCleanup(undrawn.stop)
 
     def replace(self, path, old, new):
         text = path.read_text()
