@@ -386,7 +386,7 @@ EXPERIMENTS = (
     Experiment(
         "ch04.shapes",
         "exact",
-        "The attention scores and weights are the only tensors of the pass that grow with the square of its length.",
+        "Only the attention scores and weights, and the mask, one table of booleans, grow with the square of the length.",
         "Sizes of single tensors in float32, one text; not the peak of a running program.",
         _shapes,
         **CONFIG_ONLY,
@@ -489,7 +489,7 @@ EXPERIMENTS = (
     Experiment(
         "ch04.time",
         "timing",
-        "Attention takes a larger share of time than of FLOPs at long inputs, in this unfused program.",
+        "At 1,024 tokens attention takes a larger share of time than of FLOPs, in this unfused program.",
         "One thread of one processor, float32, random weights of GPT-2's shape; a fused kernel divides its time otherwise.",
         _time,
         model=SHAPE,

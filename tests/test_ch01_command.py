@@ -1,6 +1,7 @@
 """How scripts are called and answer: one line for bad input, strict JSON (C52a), files written whole."""
 
 import argparse
+import json
 import os
 import signal
 import subprocess
@@ -37,7 +38,8 @@ class Command(FolderCase):
 
         self.assertBad(main_that(BadInput("a is wrong;\n  do b")), [], "error: a is wrong; do b\n")
         self.assertBad(main_that(PermissionError(13, "Permission denied", "/x/y")), [], "/x/y: Permission denied")
-        self.assertEqual(call(main_that(KeyboardInterrupt()))[0], 130)
+        self.assertBad(main_that(OSError("the disk is on fire")), [], "error: the disk is on fire\n")
+        self.assertEqual(call(main_that(KeyboardInterrupt()))[::2], (130, "error: interrupted\n"))
         with self.assertRaises(ZeroDivisionError):  # a defect of ours is not dressed up as bad input
             call(main_that(ZeroDivisionError()))
 
@@ -47,6 +49,19 @@ class Command(FolderCase):
             print("done", argv)
 
         self.assertEqual(call(main, "a"), (0, "done ['a']\n", ""))
+
+    def test_streams_that_cannot_show_everything(self):
+        script = [sys.executable, "examples/ch03/tokens.py", "--text", "é🤖"]
+        plain = {**os.environ, "PYTHONIOENCODING": "ascii"}
+        done = subprocess.run(script, cwd=ROOT, capture_output=True, env=plain)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        done = subprocess.run([*script, "--json"], cwd=ROOT, capture_output=True, env=plain)
+        self.assertEqual(json.loads(done.stdout)["text"], "é🤖")
+        for closed in (">&-", "2>&-"):
+            done = subprocess.run(
+                f"{sys.executable} examples/ch04/tiny_transformer.py {closed}", shell=True, cwd=ROOT, capture_output=True
+            )
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
 
     def test_parser(self):
         parser = Parser(prog="x").add("model", "threads", "seed", "json")
@@ -119,6 +134,10 @@ class Files(FolderCase):
         self.assertEqual(path.read_text(), "two")
         with self.assertRaises(TypeError):
             write_whole(path, None)
+        with self.assertRaisesRegex(BadInput, "d.txt cannot be written"):
+            (self.folder / "d.txt").mkdir()
+            write_whole(self.folder / "d.txt", "x")
+        (self.folder / "d.txt").rmdir()
         self.assertEqual((path.read_text(), os.listdir(self.folder)), ("two", ["a.txt"]))
 
     @unittest.skipUnless(hasattr(signal, "SIGKILL"), "kills a process outright, which this system cannot do")

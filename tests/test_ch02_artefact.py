@@ -311,6 +311,14 @@ class Pickles(LoadCase):
         self.assertRefused(path, "pickle", "convert it to safetensors")
         self.assertFalse(touched.exists())
 
+    def test_every_kind_of_pickle(self):  # C09
+        for i, name in enumerate(("pytorch_model.bin", "model.pt", "model.pth", "model.ckpt", "model.pkl")):
+            folder = write_folder(self.folder / str(i))
+            (folder / "model.safetensors").unlink()
+            torch.save(weights(), folder / name)
+            self.assertRefused(folder, name, "is a pickle")
+            self.assertRefused(folder / name, name, "is a pickle")
+
     def test_not_a_fallback_for_a_broken_file(self):  # C09
         folder = write_folder(self.folder / "a")
         torch.save(weights(), folder / "pytorch_model.bin")

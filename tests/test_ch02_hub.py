@@ -3,7 +3,9 @@
 import contextlib
 import json
 import unittest
+from types import SimpleNamespace
 
+from examples.ch02 import hub
 from tests.standin_hub import COMMIT, StandInHub, needs_loopback
 from tests.support import FolderCase, config, start, weights, write_folder
 
@@ -36,15 +38,15 @@ class Hub(FolderCase):
             self.assertIn(word, done.stderr)
 
     def test_fetches_only_what_it_names_and_then_works_offline(self):
-        with self.serve() as hub:
-            done = self.script(f"{REPO}@v1", hub.url, "--json")
+        with self.serve() as server:
+            done = self.script(f"{REPO}@v1", server.url, "--json")
             self.assertEqual(done.returncode, 0, done.stderr)
             manifest = json.loads(done.stdout)
             self.assertEqual((manifest["commit"], manifest["parameters"]), (COMMIT, 1976))
-            self.assertEqual(sorted(hub.requested), [f"{REPO}/config.json", f"{REPO}/model.safetensors"])
-            self.assertIn("v1", hub.revisions)
-        self.assertLessEqual(set(hub.revisions), {"v1", COMMIT})
-        offline = self.script(f"{REPO}@v1", hub.url, "--json", HF_HUB_OFFLINE="1")
+            self.assertEqual(sorted(server.requested), [f"{REPO}/config.json", f"{REPO}/model.safetensors"])
+            self.assertIn("v1", server.revisions)
+        self.assertLessEqual(set(server.revisions), {"v1", COMMIT})
+        offline = self.script(f"{REPO}@v1", server.url, "--json", HF_HUB_OFFLINE="1")
         self.assertEqual((offline.returncode, json.loads(offline.stdout)), (0, manifest), offline.stderr)
 
     def test_shards_and_tokenizer(self):
@@ -61,51 +63,84 @@ class Hub(FolderCase):
         self.files = {name: save({k: tensors[k] for k in part}) for name, part in parts.items()}
         self.files |= {"config.json": json.dumps(values).encode(), "model.safetensors.index.json": json.dumps(index).encode()}
         self.files |= {name: (EMBEDDED / name).read_bytes() for name in ("tokenizer.json", "tokenizer_config.json")}
-        with self.serve() as hub:
-            done = self.script(REPO, hub.url, "--json")
+        with self.serve() as server:
+            done = self.script(REPO, server.url, "--json")
             self.assertEqual(done.returncode, 0, done.stderr)
             names = [f["name"] for f in json.loads(done.stdout)["files"]]
             self.assertEqual(set(names), set(self.files))
         good = dict(self.files)
-        with self.serve("corrupt second") as hub:
-            done = self.script(REPO, hub.url, HF_HOME=str(self.folder / "other"))
+        with self.serve("corrupt second") as server:
+            done = self.script(REPO, server.url, HF_HOME=str(self.folder / "other"))
             self.assertOneLine(done, "model-00002-of-00002.safetensors", "damaged")
         self.assertEqual(self.files, good)
 
     def test_no_address_and_no_place(self):
         self.assertOneLine(self.script(REPO, "junk"), "HF_ENDPOINT is 'junk'", "no address")
         (self.folder / "cache").write_text("a file where the cache's folder should be")
-        with self.serve() as hub:
-            self.assertOneLine(self.script(REPO, hub.url), REPO)
+        with self.serve() as server:
+            self.assertOneLine(self.script(REPO, server.url), REPO)
 
     def test_offline_and_unreachable(self):
         self.assertOneLine(self.script(REPO, "http://127.0.0.1:9", HF_HUB_OFFLINE="1"), "HF_HUB_OFFLINE")
         self.assertOneLine(self.script(REPO, "http://127.0.0.1:9"), "cannot be reached", "go online")
 
     def test_refusals(self):
-        with self.serve() as hub:
-            self.assertOneLine(self.script("somebody/nothing", hub.url), "no model somebody/nothing", "spelling")
-            self.assertOneLine(self.script(f"{REPO}@v9", hub.url), "no revision 'v9'")
-        with self.serve("gated") as hub:
-            self.assertOneLine(self.script(REPO, hub.url), "gated", "HF_TOKEN")
-        with self.serve("broken") as hub:
-            self.assertOneLine(self.script(REPO, hub.url), REPO, "try again")
+        with self.serve() as server:
+            self.assertOneLine(self.script("somebody/nothing", server.url), "no model somebody/nothing", "spelling")
+            self.assertOneLine(self.script(f"{REPO}@v9", server.url), "no revision 'v9'")
+        with self.serve("gated") as server:
+            self.assertOneLine(self.script(REPO, server.url), "gated", "HF_TOKEN")
+        with self.serve("broken") as server:
+            self.assertOneLine(self.script(REPO, server.url), REPO, "try again")
 
     def test_interrupted_then_whole(self):
-        with self.serve("interrupted") as hub:
-            self.assertOneLine(self.script(REPO, hub.url), "interrupted", "again")
-            hub.fault = None
-            self.assertEqual(self.script(REPO, hub.url).returncode, 0)
+        with self.serve("interrupted") as server:
+            self.assertOneLine(self.script(REPO, server.url), "interrupted", "again")
+            server.fault = None
+            self.assertEqual(self.script(REPO, server.url).returncode, 0)
 
     def test_corrupt_then_whole(self):
-        with self.serve("corrupt") as hub:
-            done = self.script(REPO, hub.url)
+        with self.serve("corrupt") as server:
+            done = self.script(REPO, server.url)
             self.assertOneLine(done, "model.safetensors", "damaged", "delete")
-            hub.fault = None
-            self.assertOneLine(self.script(REPO, hub.url), "damaged")  # it stays so until it is deleted
+            server.fault = None
+            self.assertOneLine(self.script(REPO, server.url), "damaged")  # it stays so until it is deleted
             blob = done.stderr.split("delete ")[1].split(" and run")[0]
             start("-c", f"import os; os.remove({blob!r})")
-            self.assertEqual(self.script(REPO, hub.url).returncode, 0)
+            self.assertEqual(self.script(REPO, server.url).returncode, 0)
+
+
+class Explanations(unittest.TestCase):
+    """One line for what the hub's library raises, also for answers that the stand-in does not give."""
+
+    def explain(self, error):
+        return hub._explain(error, "a/b", None)
+
+    def test_answers(self):
+        for status, word in (
+            (401, "HF_TOKEN"),
+            (403, "HF_TOKEN"),
+            (404, "check the spelling"),
+            (429, "HTTP 429"),
+            (503, "try again"),
+        ):
+            error = OSError("no")
+            error.response = SimpleNamespace(status_code=status)
+            wrapped = RuntimeError("outer")
+            wrapped.__cause__ = error
+            self.assertIn(word, self.explain(error))
+            self.assertIn(word, self.explain(wrapped))
+
+    def test_kinds(self):
+        from huggingface_hub import errors
+
+        self.assertIn("not a hub id", self.explain(errors.HFValidationError("no")))
+        self.assertIn("cannot be written", self.explain(PermissionError(13, "Permission denied", "/x")))
+        self.assertIn("HF_ENDPOINT is", self.explain(type("UnsupportedProtocol", (Exception,), {})("no")))
+        self.assertIn("interrupted", self.explain(type("ReadError", (Exception,), {})("no")))
+        self.assertIn("interrupted", self.explain(OSError("Consistency check failed")))
+        self.assertIn("cannot be reached", self.explain(type("ConnectError", (Exception,), {})("no")))
+        self.assertIn("could not be fetched", self.explain(RuntimeError("anything else")))
 
 
 if __name__ == "__main__":
