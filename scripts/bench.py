@@ -9,7 +9,6 @@ where we are faster. Several processes each do this, and the middle ratio counts
 
 import json
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -45,7 +44,7 @@ def take_turns(model, tokens, runs, timer=time.perf_counter):
             start = timer()
             calls[name]()
             times[name].append(timer() - start)
-    return tuple(statistics.median(times[name][2:]) for name in ("ours", "theirs"))
+    return tuple(ex.median_after(times[name], discarded=2) for name in ("ours", "theirs"))
 
 
 def speed_once(source, lengths, runs):

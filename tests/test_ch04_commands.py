@@ -292,11 +292,11 @@ class Measurements(unittest.TestCase):
         x = gpt2.residual_stream(IDS, MODEL.weights, MODEL.config)
         last = gpt2.unembed(x[:, -1:], MODEL.weights, MODEL.config)
         torch.testing.assert_close(last[0, 0], ex.run(MODEL, IDS)[0, -1], atol=1e-6, rtol=0)
-        ticks = iter(range(100))
-        found = ex.last_position_saving(MODEL, 8, runs=1, timer=lambda: next(ticks))
+        readings = iter([0, 1000, 1000, 2000, 2000, 2004, 2004, 2005])  # a slow first turn, then 4 s and 1 s
+        found = ex.last_position_saving(MODEL, 8, runs=1, timer=lambda: next(readings))
         flops = gpt2.flops_per_pass(MODEL.config, 8)
         self.assertAlmostEqual(found["flop_saving_percent"], 100 * flops["output_projection"] * 7 / 8 / flops["total"])
-        self.assertEqual((found["all_ms"], found["last_ms"], found["time_saving_percent"]), (1000, 1000, 0))
+        self.assertEqual((found["all_ms"], found["last_ms"], found["time_saving_percent"]), (4000, 1000, 75))
 
     def test_random_ids(self):
         a, b, c = (ex.random_ids(MODEL, 12, 2, seed) for seed in (0, 0, 1))

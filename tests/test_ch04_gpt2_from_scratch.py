@@ -486,14 +486,9 @@ class Residual(unittest.TestCase):
 
 class Time(unittest.TestCase):
     def test_the_first_call_is_discarded_and_the_median_taken(self):  # C51
-        durations, now, calls = iter([1000, 10, 12, 10, 11, 500]), [0], []
-
-        def call_it():
-            calls.append(1)
-            now[0] += next(durations)
-
-        self.assertEqual(ex.median_time(call_it, 5, timer=lambda: now[0]), 11)
-        self.assertEqual(len(calls), 6)
+        self.assertEqual(ex.median_after([1000, 10, 12, 10, 11, 500]), 11)
+        self.assertEqual(ex.median_after([1000, 10]), 10)
+        self.assertEqual(ex.median_after([1000, 900, 10, 12, 11], discarded=2), 11)
 
     def test_components(self):
         """A clock that ticks one second a reading, a thousand each in the first pass."""

@@ -380,14 +380,9 @@ _COMPONENT_OF = {
 }
 
 
-def median_time(call, runs, timer=time.perf_counter):
-    """Median seconds of `runs` calls after one that is discarded; the first call of anything costs what later ones do not."""
-    times = []
-    for _ in range(runs + 1):
-        start = timer()
-        call()
-        times.append(timer() - start)
-    return statistics.median(times[1:])
+def median_after(times, discarded=1):
+    """Median of `times` but for the first `discarded`: the first call of anything costs what later ones do not."""
+    return statistics.median(list(times)[discarded:])
 
 
 class Stopwatch:
@@ -430,14 +425,14 @@ def component_times(model, tokens, runs=5, seed=0, timer=time.perf_counter, prog
         run(model, ids)
         untraced.append(watch.now() - start)
         progress()
-    seconds = {name: statistics.median(s[name] for s in traced[1:]) for name in COMPONENTS}
+    seconds = {name: median_after(s[name] for s in traced) for name in COMPONENTS}
     flops = flops_per_pass(model.config, tokens)
     by_component = {
         "attention": flops["attention_projections"] + flops["attention_scores_and_values"],
         "feed_forward": flops["feed_forward"],
         "output_projection": flops["output_projection"],
     }
-    total, whole = sum(seconds.values()), statistics.median(untraced[1:])
+    total, whole = sum(seconds.values()), median_after(untraced)
     components = [
         {
             "component": name,
@@ -478,7 +473,7 @@ def last_position_saving(model, tokens, runs=5, seed=0, timer=time.perf_counter,
             call()
             times[name].append(timer() - start)
         progress()
-    everywhere, last = (statistics.median(times[name][1:]) for name in ("all", "last"))
+    everywhere, last = (median_after(times[name]) for name in ("all", "last"))
     flops = flops_per_pass(model.config, tokens)
     spared = flops["output_projection"] * (tokens - 1) / tokens
     return {
