@@ -13,24 +13,24 @@ RIGHT_ATTENTION, RIGHT_LINEAR, RIGHT_NORM = gpt2.attention, gpt2.linear, gpt2.la
 
 
 def mask(shift):
-    def attention(x, w, c, layer, hidden, score, trace):
-        return RIGHT_ATTENTION(x, w, c, layer, None if hidden is None else torch.ones_like(hidden).triu(shift), score, trace)
+    def attention(x, w, c, layer, hidden, *rest):
+        return RIGHT_ATTENTION(x, w, c, layer, None if hidden is None else torch.ones_like(hidden).triu(shift), *rest)
 
     return attention
 
 
-def head_order(x, w, c, layer, hidden, score, trace):
+def head_order(x, w, c, layer, *rest):
     name = f"h.{layer}.attn.c_proj.weight"
     swapped = w[name].unflatten(0, (c.n_head, -1)).flip(0).flatten(0, 1)
-    return RIGHT_ATTENTION(x, w | {name: swapped}, c, layer, hidden, score, trace)
+    return RIGHT_ATTENTION(x, w | {name: swapped}, c, layer, *rest)
 
 
-def _interleaved_heads(x, w, c, layer, hidden, score, trace):
+def _interleaved_heads(x, w, c, layer, *rest):
     w = dict(w)
     for part in ("weight", "bias"):
         name = f"h.{layer}.attn.c_attn.{part}"
         w[name] = w[name].unflatten(-1, (3, c.n_head, -1)).transpose(-2, -1).flatten(-3)
-    return RIGHT_ATTENTION(x, w, c, layer, hidden, score, trace)
+    return RIGHT_ATTENTION(x, w, c, layer, *rest)
 
 
 def _transposed(x, weights, name):
@@ -54,7 +54,7 @@ def epsilon(x, weights, name, c):
 
 FAULTS = {
     "the mask hides the position itself's successor too late": ("attention", mask(2)),
-    "no mask at all": ("attention", lambda x, w, c, i, hidden, s, t: RIGHT_ATTENTION(x, w, c, i, None, s, t)),
+    "no mask at all": ("attention", lambda x, w, c, i, hidden, *rest: RIGHT_ATTENTION(x, w, c, i, None, *rest)),
     "heads in reverse order": ("attention", head_order),
     "heads interleaved": ("attention", _interleaved_heads),
     "the square matrix transposed": ("linear", _transposed),

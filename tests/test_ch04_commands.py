@@ -341,7 +341,7 @@ class Plots(FolderCase):
     def test_bars_and_lines_are_the_measured_ones(self):
         rows = ex.residual_statistics(MODEL, IDS)
         found = [ex.component_times(MODEL, 8, 1), ex.component_times(MODEL, 16, 1)]
-        with mock.patch.object(plots, "_write") as write:
+        with mock.patch.object(plots, "write_figure") as write:
             plots.plot_residual(rows, None)
             lines = {line.get_label(): list(line.get_ydata()) for line in write.call_args.args[0].axes[0].lines}
             self.assertEqual(lines["largest absolute value"], [r["largest"] for r in rows])

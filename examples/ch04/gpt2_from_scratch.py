@@ -32,7 +32,7 @@ def forward(ids, weights, config, causal=True, trace=None, masked_score=-math.in
     masked_score: what a masked score becomes; anything but minus infinity is wrong, and is there to be shown wrong.
     Raises BadInput for ids that are not integers [B, T] within the vocabulary, none, or more than n_positions.
     """
-    trace = _no_trace if trace is None else trace
+    trace = no_trace if trace is None else trace
     x = residual_stream(ids, weights, config, causal, trace, masked_score)  # [B, T, d]
     return unembed(x, weights, config, trace)  # [B, T, V]
 
@@ -40,7 +40,7 @@ def forward(ids, weights, config, causal=True, trace=None, masked_score=-math.in
 def residual_stream(ids, weights, config, causal=True, trace=None, masked_score=-math.inf):
     """The stream [B, T, d] after the last layer, not yet normalised; arguments as in `forward`."""
     check_ids(ids, config)
-    trace = _no_trace if trace is None else trace
+    trace = no_trace if trace is None else trace
     T = ids.shape[1]
     x = weights["wte.weight"][ids] + weights["wpe.weight"][:T]  # [B, T, d]
     trace("embedding", None, x)
@@ -52,7 +52,7 @@ def residual_stream(ids, weights, config, causal=True, trace=None, masked_score=
 
 def unembed(x, weights, config, trace=None):
     """Logits [B, T, V] of the last stream x [B, T, d], or of some of its positions, x[:, -1:] say: no position needs another."""
-    trace = _no_trace if trace is None else trace
+    trace = no_trace if trace is None else trace
     x = layer_norm(x, weights, "ln_f", config)  # [B, T, d]
     trace("final_norm", None, x)
     logits = x @ weights["wte.weight" if config.tie_word_embeddings else "lm_head.weight"].T  # [B, T, V]
@@ -60,11 +60,11 @@ def unembed(x, weights, config, trace=None):
     return logits
 
 
-def block(x, weights, config, layer, future, masked_score, trace):
+def block(x, weights, config, layer, future, masked_score, trace, cache=None):
     """One layer: two sublayers, each of which reads a normalised copy of the stream x [B, T, d] and adds to the stream."""
     normed = layer_norm(x, weights, f"h.{layer}.ln_1", config)  # [B, T, d]
     trace("norm_1", layer, normed)
-    added = attention(normed, weights, config, layer, future, masked_score, trace)  # [B, T, d]
+    added = attention(normed, weights, config, layer, future, masked_score, trace, cache)  # [B, T, d]
     trace("attention", layer, added)
     x = x + added  # [B, T, d]
     trace("residual_mid", layer, x)
@@ -77,21 +77,26 @@ def block(x, weights, config, layer, future, masked_score, trace):
     return x
 
 
-def attention(x, weights, config, layer, future, masked_score, trace):
-    """What attention adds to the stream [B, T, d]: the one place where positions meet. `future` [T, T] is True where j > i."""
+def attention(x, weights, config, layer, future, masked_score, trace, cache=None):
+    """What attention adds to the stream [B, T, d]: the one place where positions meet. `future` [T, T] is True where j > i.
+
+    cache: chapter 10's, which keeps the new keys and values and gives back all S of them; `future` is then [T, S].
+    """
     B, T, d = x.shape
     qkv = linear(x, weights, f"h.{layer}.attn.c_attn")  # [B, T, 3d]
     q, k, v = qkv.view(B, T, 3, config.n_head, -1).permute(2, 0, 3, 1, 4)  # each [B, h, T, dh]
     trace("q", layer, q)
     trace("k", layer, k)
     trace("v", layer, v)
+    if cache is not None:
+        k, v = cache.extend(layer, k, v)  # each [B, h, S, dh]: those of earlier calls, then these T
     if config.reorder_and_upcast_attn:
         q, k = _wide(q), _wide(k)
-    scores = (q * attention_scale(config, layer)) @ k.transpose(-1, -2)  # [B, h, T, T]
+    scores = (q * attention_scale(config, layer)) @ k.transpose(-1, -2)  # [B, h, T, S], and S = T without a cache
     if future is not None:
         scores.masked_fill_(future, masked_score)
     trace("scores", layer, scores)
-    shares = torch.softmax(scores, dim=-1).to(v.dtype)  # [B, h, T, T], each row sums to 1
+    shares = torch.softmax(scores, dim=-1).to(v.dtype)  # [B, h, T, S], each row sums to 1
     trace("weights", layer, shares)
     mixed = (shares @ v).transpose(1, 2).reshape(B, T, d)  # [B, T, d], heads side by side
     return linear(mixed, weights, f"h.{layer}.attn.c_proj")  # [B, T, d]
@@ -162,7 +167,7 @@ LAYER_POINTS = (
 POINTS = ("embedding", *LAYER_POINTS, "final_norm", "logits")
 
 
-def _no_trace(point, layer, tensor):
+def no_trace(point, layer, tensor):
     pass
 
 

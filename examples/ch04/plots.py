@@ -22,7 +22,7 @@ def check_target(path):
     return path
 
 
-def _figure(size=(7, 4)):
+def new_figure(size=(7, 4)):
     import matplotlib
 
     matplotlib.use("Agg")
@@ -34,7 +34,7 @@ def _figure(size=(7, 4)):
     return figure, axes
 
 
-def _write(figure, path):
+def write_figure(figure, path):
     from matplotlib import pyplot
 
     data, form = io.BytesIO(), Path(path).suffix.lower().lstrip(".")
@@ -46,7 +46,7 @@ def _write(figure, path):
 
 def plot_residual(rows, path):
     """The stream's growth by layer, from `residual_statistics`: largest value, RMS, RMS without position 0."""
-    figure, axes = _figure()
+    figure, axes = new_figure()
     layers = [r["layer"] for r in rows]
     axes.semilogy(layers, [r["largest"] for r in rows], "k^-", label="largest absolute value")
     axes.semilogy(layers, [r["rms"] for r in rows], "o-", color="0.35", label="RMS, all positions")
@@ -55,12 +55,12 @@ def plot_residual(rows, path):
     axes.set(xlabel="after layer (0: the embedding)", ylabel="value in the residual stream", title="Growth of the residual stream")
     axes.set_xticks(layers if len(layers) <= 25 else layers[:: len(layers) // 12])
     axes.legend()
-    _write(figure, path)
+    write_figure(figure, path)
 
 
 def plot_time(results, path):
     """Share of time beside share of FLOPs for each length, from a list of `component_times`."""
-    figure, axes = _figure()
+    figure, axes = new_figure()
     names = [c["component"] for c in results[0]["components"]]
     greys = [str(0.15 + 0.75 * i / (len(names) - 1)) for i in range(len(names))]
     labels = [f"{r['tokens']:,}\n{what}" for r in results for what in ("time", "FLOPs")]
@@ -77,14 +77,14 @@ def plot_time(results, path):
     axes.set_xticks(places, labels, fontsize=8)
     axes.set(xlabel="tokens in the pass", ylabel="share of one pass, per cent", title="Where the time goes, beside the FLOPs")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=5, fontsize=7)
-    _write(figure, path)
+    write_figure(figure, path)
 
 
 def plot_influence(matrix, path):
     """Who hears whom: `matrix` [T][T], the largest change of a logit at position i (row) when token j (column) changes."""
     from matplotlib.colors import LogNorm
 
-    figure, axes = _figure((5.2, 4))
+    figure, axes = new_figure((5.2, 4))
     axes.grid(visible=False)
     T, seen = len(matrix), [x for row in matrix for x in row if x > 0]
     shown = [[x if x > 0 else float("nan") for x in row] for row in matrix]
@@ -97,15 +97,15 @@ def plot_influence(matrix, path):
     axes.set_yticks(range(T))
     axes.set(xlabel="position of the token that changes", ylabel="position of the logits", title="Influence, with the mask")
     figure.colorbar(image, label="largest change of a logit")
-    _write(figure, path)
+    write_figure(figure, path)
 
 
 def plot_throughput(lengths, path):
     """Speed against length, from rows with `tokens` and `gflop_per_s`."""
-    figure, axes = _figure()
+    figure, axes = new_figure()
     tokens = [r["tokens"] for r in lengths]
     axes.semilogx(tokens, [r["gflop_per_s"] for r in lengths], "ko-", base=2)
     axes.set_xticks(tokens, [f"{t:,}" for t in tokens])
     axes.set_ylim(bottom=0)
     axes.set(xlabel="tokens in the pass", ylabel="matmul GFLOP/s of a whole pass", title="Throughput against length")
-    _write(figure, path)
+    write_figure(figure, path)

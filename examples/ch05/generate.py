@@ -1,0 +1,305 @@
+"""Chapter 5: one token at a time. Run the model, choose a token, append it, and do it again.
+
+    python examples/ch05/generate.py                                       # a passage by the embedded model
+    python examples/ch05/generate.py --prompt "JULIET:" --tokens 60 --temperature 0
+    python examples/ch05/generate.py --tokens 3 --show-candidates          # what each step had to choose from
+
+There is no mode for generation: the loop below calls a forward pass on a text that grows by one token a step. The pass is
+chapter 4's, which computes everything anew each time, or any other that gives the logits of the last position.
+"""
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import torch
+
+from examples.ch01.command import BadInput, Parser, command, dump_json, read_json, table, whole_number
+from examples.ch02.artefact import load
+from examples.ch03.tokens import decode, encode
+from examples.ch04.gpt2_from_scratch import check_ids, residual_stream, unembed
+from examples.ch05.sampling import (
+    CANDIDATE_HEADINGS,
+    add_sampling,
+    candidate_cells,
+    candidates,
+    check_filters,
+    check_temperature,
+    choose,
+    only,
+)
+
+PROMPT = "HAMLET:\n"
+TOKENS = 200
+
+
+# --------------------------------------------------------------------------------------------------------------- the loop
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What `generate` made: ids [B, n] of new tokens, the first `lengths[r]` of row r its own and the rest padding, and the
+    end token that stopped each row, or None where it had all its tokens."""
+
+    ids: torch.Tensor
+    lengths: list
+    ended: list
+
+    def row(self, r=0):
+        """The new ids of one row, without padding, as a list."""
+        return self.ids[r, : self.lengths[r]].tolist()
+
+
+@torch.inference_mode()
+def generate(
+    ids,
+    model,
+    tokens,
+    temperature=0.0,
+    top_k=None,
+    top_p=None,
+    seed=0,
+    end="model",
+    forward=None,
+    window=None,
+    pad=0,
+    on_token=None,
+):
+    """Up to `tokens` new tokens behind each prompt: a `Generation`.
+
+    ids: prompts [B, T], or a list of B rows of unequal length. Nothing is padded on the left: all rows are fed from position 0,
+    the shortest prompt first, and a longer row takes its own next token where a shorter one takes the chosen one. So no row of
+    attention is ever without a visible key, and each row is what it would be alone.
+    temperature, top_k, top_p: as in `choose`; 0 takes the most probable token. seed: row r draws from seed + r. Ids that the
+    model's tokenizer does not have are never chosen.
+    end: the token or tokens that stop a row, which are returned as its last; "model" takes those of its files, None is none.
+    forward: a function from the text so far, ids [B, t], to logits [B, ., V] whose last position is used; by default chapter 4's.
+    window: let each step see only the last `window` tokens, at positions from 0: the text may then outgrow the model, and
+    what has left the window is forgotten. on_token: called as on_token(row, id, logits [V]) for each token as it is chosen.
+    Raises BadInput, before any work, for prompts that are no ids of the model, for settings that `choose` refuses, and where
+    the last step would need a position that the model does not have. The last token is never fed, so a prompt of T leaves room
+    for n_positions - T + 1.
+    """
+    config = model.config
+    prompts = prompt_rows(ids, config, window)
+    lengths = [len(p) for p in prompts]
+    _check_room(max(lengths), tokens, window, config)
+    check_temperature(temperature)
+    check_filters(top_k, top_p)
+    ends = end_tokens(model) if end == "model" else end_list(end)
+    allowed = known_ids(model)
+    forward = whole_text(model) if forward is None else forward
+    generators = [torch.Generator().manual_seed(seed + r) for r in range(len(prompts))]
+
+    text = torch.full((len(prompts), max(lengths) + tokens), pad, device=prompts[0].device)
+    for r, prompt in enumerate(prompts):
+        text[r, : lengths[r]] = prompt
+    emitted, ended = [0] * len(prompts), [None] * len(prompts)
+    t = min(lengths)
+    while any(n < tokens and e is None for n, e in zip(emitted, ended, strict=True)):
+        logits = forward(text[:, max(0, t - window) if window else 0 : t])[:, -1]  # [B, V]
+        if allowed is not None:
+            logits = only(logits, allowed)
+        for r in range(len(prompts)):
+            if t < lengths[r] or emitted[r] == tokens or ended[r] is not None:
+                continue  # still within its prompt, or done
+            id = choose(logits[r], temperature, top_k, top_p, generators[r]).item()
+            text[r, t] = id
+            emitted[r] += 1
+            ended[r] = id if id in ends else None
+            if on_token is not None:
+                on_token(r, id, logits[r])
+        t += 1
+    new = torch.full((len(prompts), max(emitted)), pad)
+    for r, n in enumerate(emitted):
+        new[r, :n] = text[r, lengths[r] : lengths[r] + n]
+    return Generation(new, emitted, ended)
+
+
+def whole_text(model):
+    """The forward that computes everything anew: ids [B, t] to logits [B, 1, V] of the last position, by chapter 4."""
+
+    def forward(ids):
+        x = residual_stream(ids, model.weights, model.config)  # [B, t, d]
+        return unembed(x[:, -1:], model.weights, model.config)
+
+    return forward
+
+
+def prompt_rows(ids, config, window=None):
+    """The prompts as a list of B tensors [T]; raises BadInput for one that the model cannot take."""
+    if isinstance(ids, torch.Tensor):
+        check_ids(ids[:, : config.n_positions] if window and ids.ndim == 2 else ids, config)
+    elif not isinstance(ids, (list, tuple)) or not len(ids):
+        raise BadInput("prompts are neither a tensor [B, T] nor a list of rows; give one of them")
+    rows = [row if isinstance(row, torch.Tensor) else torch.tensor(row, dtype=torch.int64) for row in ids]
+    for row in rows:
+        if row.ndim != 1:
+            raise BadInput(f"a prompt has shape {list(row.shape)}; give one row of ids for each text")
+        check_ids(row.unsqueeze(1 if window else 0), config)  # as T texts of one token where its length does not matter
+    return rows
+
+
+def _check_room(longest, tokens, window, config):
+    if type(tokens) is not int or tokens < 1:
+        raise BadInput(f"{tokens!r} new tokens; give a whole number, 1 or more")
+    last = config.n_positions
+    if window is not None:
+        if type(window) is not int or not 1 <= window <= last:
+            raise BadInput(f"window {window!r} is not within 1 to n_positions {last}; give one that is")
+    elif longest + tokens - 1 > last:
+        raise BadInput(
+            f"{longest} tokens of prompt and {tokens} new ones need {longest + tokens - 1} positions, and n_positions is {last}; "
+            f"ask for at most {last - longest + 1} tokens, or for a sliding window (--window)"
+        )
+
+
+def end_tokens(model):
+    """The set of ids that end a text, from the model's generation_config.json or else its config.json; empty without files."""
+    for name in ("generation_config.json", "config.json"):
+        path = model.folder and model.folder / name
+        if path and path.is_file():
+            found = read_json(path).get("eos_token_id")
+            if found is not None:
+                return end_list(found, f"{path}: eos_token_id")
+    return set()
+
+
+def end_list(end, where="end"):
+    """The set of ids in an int, a list of them or None; raises BadInput for anything else."""
+    ends = [] if end is None else list(end) if isinstance(end, (list, tuple, set)) else [end]
+    for id in ends:
+        if type(id) is not int or id < 0:
+            raise BadInput(f"{where} holds {id!r}; give token ids, whole numbers from 0")
+    return set(ends)
+
+
+def known_ids(model):
+    """Booleans [V], True for the ids that the tokenizer has; None where that is all of them, or there is no tokenizer."""
+    if model.tokenizer is None:
+        return None
+    known = torch.zeros(model.config.vocab_size, dtype=torch.bool)
+    known[list(model.tokenizer.get_vocab(with_added_tokens=True).values())] = True
+    device = next(iter(model.weights.values())).device
+    return None if known.all() else known.to(device)
+
+
+class Stream:
+    """The text of new ids as they come, in whole characters: a piece may be a part of one, which waits for the rest."""
+
+    def __init__(self, tokenizer, prompt=()):
+        """prompt: the ids [T] before the first new one; some tokenizers decode a piece otherwise at the start of a text."""
+        self.tokenizer, self.ids = tokenizer, list(prompt)
+        self.shown = len(decode(self.ids, tokenizer)) if self.ids else 0
+
+    def push(self, id):
+        """The characters that are complete with this id; "" while one is not."""
+        self.ids.append(id)
+        text = decode(self.ids, self.tokenizer)
+        return self._upto(text, len(text) - text.endswith("\N{REPLACEMENT CHARACTER}"))
+
+    def rest(self):
+        """What still waits, as U+FFFD: call it once the last id has come."""
+        text = decode(self.ids, self.tokenizer)
+        return self._upto(text, len(text))
+
+    def _upto(self, text, stop):
+        piece, self.shown = text[self.shown : stop], max(self.shown, stop)
+        return piece
+
+
+# -------------------------------------------------------------------------------------------------------------- the script
+
+
+def options():
+    """The script's argument parser."""
+    parser = Parser(prog="generate.py", description=__doc__.splitlines()[0]).add("model", "threads", "seed", "json")
+    parser.add_argument("--prompt", default=None, help=f"the text to go on from, by default {PROMPT!r}")
+    parser.add_argument("--tokens", type=whole_number(1), default=TOKENS, metavar="N", help="new tokens at most")
+    add_sampling(parser, temperature=0.8, top_k=50)
+    about = "see only the last W tokens, so that the text may outgrow the model"
+    parser.add_argument("--window", type=whole_number(1), default=None, metavar="W", help=about)
+    parser.add_argument("--show-candidates", action="store_true", help="print the best ten of each step, kept or cut")
+    return parser
+
+
+@command
+def main(argv=None):
+    """Write on from a prompt, showing the text as it comes."""
+    args = options().parse_args(argv)
+    torch.set_num_threads(args.threads)
+    model = load(args.model, seed=args.seed)
+    if model.tokenizer is None and args.prompt is None:
+        ids = torch.tensor([[0]])  # random weights have no text: the ids are shown
+    else:
+        ids = encode(PROMPT if args.prompt is None else args.prompt, model.tokenizer)  # [1, T]
+    settings = {name: getattr(args, name) for name in ("temperature", "top_k", "top_p")}
+    show = _Show(model, ids, settings, args.show_candidates, args.json)
+    start = time.perf_counter()
+    try:
+        made = generate(ids, model, args.tokens, **settings, seed=args.seed, window=args.window, on_token=show)
+    except KeyboardInterrupt:
+        show.finish({**vars(args), "interrupted": True}, None, time.perf_counter() - start)
+        raise
+    show.finish({**vars(args), "interrupted": False}, made.ended[0], time.perf_counter() - start)
+
+
+class _Show:
+    """Prints tokens as they come, or keeps them for one JSON object."""
+
+    def __init__(self, model, ids, settings, show_candidates, json):
+        self.model, self.settings, self.show_candidates, self.json = model, settings, show_candidates, json
+        self.prompt, self.new, self.steps = ids[0].tolist(), [], []
+        self.stream = Stream(model.tokenizer, self.prompt) if model.tokenizer else None
+        self.started = False
+
+    def __call__(self, row, id, logits):
+        self.new.append(id)
+        piece = self.stream.push(id) if self.stream else f"{id} "
+        if self.show_candidates:
+            found = [{"piece": self.piece(c["id"]), **c} for c in candidates(logits, **self.settings)]
+            self.steps.append({"id": id, "piece": self.piece(id), "candidates": found})
+            if not self.json:
+                rows = [[c["piece"], c["id"], *candidate_cells(c)] for c in found]
+                print(f"step {len(self.new)}: {self.piece(id)}, id {id}\n")
+                print(table(["candidate", "id", *CANDIDATE_HEADINGS], rows) + "\n", flush=True)
+        elif not self.json:
+            self.start()
+            print(piece, end="", flush=True)
+
+    def start(self):
+        """The prompt, once, before the first token."""
+        if not self.started:
+            print(decode(self.prompt, self.model.tokenizer) if self.stream else f"{self.prompt[0]} ", end="")
+            self.started = True
+
+    def piece(self, id):
+        """One id as a piece of text in quotation marks; the id itself without a tokenizer."""
+        return repr(decode([id], self.model.tokenizer)) if self.model.tokenizer else str(id)
+
+    def finish(self, args, ended, seconds):
+        """The end of the text and a line about it, or the JSON object; after an interrupt, of what there is."""
+        text = decode(self.prompt + self.new, self.model.tokenizer) if self.stream else None
+        if self.json:
+            keys = ("model", "tokens", "window", "seed", "threads", *self.settings, "interrupted")
+            value = {key: args[key] for key in keys} | {"prompt": self.prompt, "ids": self.new, "text": text, "ended": ended}
+            value |= {"seconds": seconds} | ({"steps": self.steps} if self.show_candidates else {})
+            print(dump_json(value), end="", flush=True)
+            return
+        if self.show_candidates:
+            print(text if text is not None else self.prompt + self.new)
+        else:
+            self.start()
+            print(self.stream.rest() if self.stream else "")
+        stopped = " up to an end token" if ended is not None else ""
+        settings = ", ".join(f"{k.replace('_', '-')} {v}" for k, v in self.settings.items() if v is not None)
+        note = f"[{len(self.new)} new tokens{stopped} in {seconds:.1f} s; {settings}, seed {args['seed']}; each step ran the"
+        print(f"\n{note} whole text through the model]", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""Chapter 10's figures; readable in grey."""
+
+from examples.ch04.plots import new_figure, write_figure
+
+MARKERS = "osD^v"
+
+
+def plot_failures(rows, prompt, path):
+    """How far each failure's logits are from the oracle's at each position: rows with `failure` and `by_position` (None: not
+    computed), on a logarithmic scale; `prompt` tokens come first."""
+    figure, axes = new_figure()
+    for i, (row, marker) in enumerate(zip(rows, MARKERS, strict=False)):
+        seen = [(t, max(100 * x, 1e-6)) for t, x in enumerate(row["by_position"]) if x is not None]
+        style = dict(marker=marker, markersize=3.5, linewidth=0.9, color=str(0.0 + 0.15 * i), markevery=(i % 3, 3))
+        axes.semilogy(*zip(*seen, strict=True), label=row["failure"], **style)
+    axes.axvline(prompt - 0.5, color="0.5", linestyle=":")
+    axes.set(xlabel="position", ylabel="off, per cent of the largest logit", title="Five failures that raise nothing")
+    axes.legend(fontsize=7, loc="lower right")
+    write_figure(figure, path)
+
+
+def plot_cost(times, counts, path):
+    """Ratios naive / cached by new tokens: measured, from rows with `new` and `ratio`, beside positions computed, both ways."""
+    figure, axes = new_figure()
+    new = [r["new"] for r in times]
+    axes.plot(
+        [r["new"] for r in counts],
+        [r["ratio_without_prefill"] for r in counts],
+        "s:",
+        color="0.6",
+        label="positions, without the prefill",
+    )
+    axes.plot([r["new"] for r in counts], [r["ratio"] for r in counts], "o--", color="0.35", label="positions")
+    axes.plot(new, [r["ratio"] for r in times], "k^-", label="time")
+    axes.set(xlabel="new tokens", ylabel="naive / cached", title="What the cache saves")
+    axes.legend()
+    write_figure(figure, path)
+
+
+def plot_memory(rows, path):
+    """Cache bytes by tokens beside the weights: rows with `texts`, `cache_gib` and `weight_gib`."""
+    figure, axes = new_figure()
+    texts = [r["texts"] for r in rows]
+    axes.plot(texts, [r["cache_gib"] for r in rows], "ko-", label="the texts' caches")
+    axes.plot(texts, [r["weight_gib"] for r in rows], "--", color="0.5", label="the weights, once")
+    axes.set(xlabel="texts held at once, at the full context", ylabel="GiB", title="Memory of GPT-3's shape at two bytes a number")
+    axes.set_ylim(bottom=0)
+    axes.legend()
+    write_figure(figure, path)
