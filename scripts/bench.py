@@ -1,10 +1,12 @@
-"""Speed and memory of the hand-written pass beside transformers', as ratios within one process.
+"""Speed and memory of the hand-written pass and of decoding beside transformers', as ratios within one process.
 
     make bench
     python scripts/bench.py --threads 1 --runs 9 --processes 3 --tokens 16,128,512,1024
 
-Both programs take turns on the same weights and ids, in float32, after a warm-up; a ratio is our median over theirs, below 1
-where we are faster. Several processes each do this, and the middle ratio counts. Nothing here is a test: no bound is asserted.
+Both programs take turns on the same weights and ids, in float32, after a warm-up; a ratio of times is our median over theirs,
+below 1 where we are faster. Decoding is told in tokens a second, as a share of transformers' and of the floor, which is the
+time of the model's matrices times a vector and nothing else. Several processes each do this, and the middle ratio counts.
+Nothing here is a test: no bound is asserted.
 """
 
 import json
@@ -25,6 +27,7 @@ from examples.ch01.command import BadInput, Parser, command, dump_json, number_l
 from examples.ch02.artefact import load, save
 from examples.ch04 import experiments as ex
 from examples.ch04.library import library_model
+from examples.ch10.experiments import decode_rates
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -55,6 +58,11 @@ def speed_once(source, lengths, runs):
         ours, theirs = take_turns(model, tokens, runs)
         rows.append({"tokens": tokens, "ours_ms": 1e3 * ours, "theirs_ms": 1e3 * theirs, "ratio": ours / theirs})
     return rows
+
+
+def decode_once(source, tokens, runs):
+    """One process's part of the decoding table."""
+    return decode_rates(load(source), tokens, runs)
 
 
 def loading_once(program, folder):
@@ -93,7 +101,7 @@ def child(argv=None):
     """One part in a process of its own: argv is the part, the threads, and the settings as JSON; prints JSON."""
     part, threads, settings = sys.argv[1:] if argv is None else argv
     torch.set_num_threads(int(threads))
-    print(dump_json({"speed": speed_once, "loading": loading_once}[part](**json.loads(settings))), end="")
+    print(dump_json({"speed": speed_once, "loading": loading_once, "decode": decode_once}[part](**json.loads(settings))), end="")
 
 
 def _in_a_process(part, threads, **settings):
@@ -112,6 +120,10 @@ def middle(rows, key):
     return sorted(rows, key=lambda r: r[key])[(len(rows) - 1) // 2]
 
 
+PARTS = ("speed", "loading", "decode")
+DECODE_RUNS = 5  # each is 64 tokens by three programs
+
+
 def options():
     """The script's argument parser."""
     parser = Parser(prog="bench.py", description=__doc__.splitlines()[0]).add("threads", "json")
@@ -121,7 +133,7 @@ def options():
     )
     parser.add_argument("--runs", type=whole_number(1), default=9, metavar="N", help="timed turns a process")
     parser.add_argument("--processes", type=whole_number(1), default=3, metavar="N", help="how many processes repeat it")
-    parser.add_argument("--part", choices=["all", "speed", "loading"], default="all", help="only one of the two benchmarks")
+    parser.add_argument("--part", choices=["all", *PARTS], default="all", help="only one of the benchmarks")
     return parser
 
 
@@ -129,7 +141,9 @@ def options():
 def main(argv=None):
     """Run the benchmarks and print their tables."""
     args = options().parse_args(argv)
-    args.tokens = ex.timing_lengths(load(args.model).config, args.tokens)  # a bad source or length shows before the work
+    config = load(args.model).config
+    args.tokens = ex.timing_lengths(config, args.tokens)  # a bad source or length shows before the work
+    args.decode_tokens = min(64, config.n_positions)
     value = {
         "model": args.model,
         "threads": args.threads,
@@ -137,12 +151,12 @@ def main(argv=None):
         "processes": args.processes,
         "torch": torch.__version__,
     }
-    steps = args.processes * ((args.part != "loading") + 2 * (args.part != "speed"))
+    run = {"speed": _speed, "loading": _loading, "decode": _decode}
+    parts = PARTS if args.part == "all" else (args.part,)
+    steps = args.processes * sum({"speed": 1}.get(part, 2) for part in parts)
     with tqdm(total=steps, unit="process", file=sys.stderr, disable=not sys.stderr.isatty()) as bar:
-        if args.part != "loading":
-            value["speed"] = _speed(args, bar)
-        if args.part != "speed":
-            value["loading"] = _loading(args, bar)
+        for part in parts:
+            value[part] = run[part](args, bar)
     if args.json:
         print(dump_json(value), end="")
         return
@@ -167,6 +181,39 @@ def main(argv=None):
         ]
         print("\nLoading its folder from a warm disk cache, then one pass of 16 tokens; each in a process of its own:\n")
         print(table(["", "load, s", "load and run, s", "peak memory grew by, MiB"], rows))
+
+    if "decode" in value:
+        rows = [
+            [
+                r["threads"],
+                *(f"{r[key]:.1f}" for key in ("ours_per_s", "library_per_s", "floor_per_s")),
+                f"{r['over_library']:.2f}",
+                f"{r['over_floor']:.2f}",
+                " ".join(f"{x:.2f}" for x in r["all"]),
+            ]
+            for r in value["decode"]
+        ]
+        tokens, runs = value["decode"][0]["tokens"], min(args.runs, DECODE_RUNS)
+        print(
+            f"\nDecoding {tokens} tokens from a prompt of one, greedy, batch 1, transformers with its fused attention; tokens a second,"
+        )
+        print(f"medians of {runs} turns, the middle of {args.processes} processes by share of the floor:\n")
+        heads = ["threads", "ours", "transformers", "floor", "ours / transformers", "ours / floor", "all shares of the floor"]
+        print(table(heads, rows))
+
+
+def _decode(args, bar):
+    """Decoding on one thread and on two."""
+    rows = []
+    for threads in (1, 2):
+        found = []
+        for _ in range(args.processes):
+            settings = dict(source=args.model, tokens=args.decode_tokens, runs=min(args.runs, DECODE_RUNS))
+            found.append(_in_a_process("decode", threads, **settings))
+            bar.update()
+        shares = sorted(r["over_floor"] for r in found)
+        rows.append({"threads": threads, **middle(found, "over_floor"), "all": shares})
+    return rows
 
 
 def _speed(args, bar):

@@ -3,6 +3,9 @@
 from pathlib import Path
 
 from examples.ch04 import plots
+from examples.ch05 import plots as ch05
+from examples.ch05.sampling import CANDIDATES
+from examples.ch10 import plots as ch10
 from scripts.evidence import read_results, results_path
 
 
@@ -28,7 +31,16 @@ FIGURES = {
         "influence.svg": ("ch04.mask-off", lambda v, path: plots.plot_influence(v["influence"], path)),
         "time.svg": ("ch04.time", lambda v, path: plots.plot_time(_time_shares(v), path)),
         "throughput.svg": ("ch04.time", lambda v, path: plots.plot_throughput(v["lengths"], path)),
-    }
+    },
+    "ch05": {
+        "temperature.svg": ("ch05.example", lambda v, path: ch05.plot_temperatures(v["temperatures"], CANDIDATES, path)),
+        "repetition.svg": ("ch05.policies", lambda v, path: ch05.plot_repetition(v["policies"], v["width"], path)),
+    },
+    "ch10": {
+        "failures.svg": ("ch10.failures", lambda v, path: ch10.plot_failures(v["failures"], v["prompt"], path)),
+        "cost.svg": ("ch10.time", lambda v, path: ch10.plot_cost(v["times"], path)),
+        "memory.svg": ("ch10.memory", lambda v, path: ch10.plot_memory(v["texts"], path)),
+    },
 }
 
 

@@ -173,7 +173,7 @@ def no_trace(point, layer, tensor):
 
 def _wide(x):
     """x in float32, or in float64 where it is that already."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+    return x if x.dtype == torch.float32 else x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def check_ids(ids, config):

@@ -3,6 +3,7 @@
 `model` is always a chapter 2 `Artefact`; what takes a `forward` takes it as `generate` does.
 """
 
+import itertools
 import math
 
 import torch
@@ -160,7 +161,7 @@ def bigram():
     """
     words = list(dict.fromkeys(SENTENCE))
     counts = torch.zeros(len(words), len(words))
-    for a, b in zip(SENTENCE, SENTENCE[1:], strict=False):
+    for a, b in itertools.pairwise(SENTENCE):
         counts[words.index(a), words.index(b)] += 1
     config = GPT2Config(vocab_size=len(words), n_positions=1000, n_embd=1, n_layer=1, n_head=1)
     return Artefact(config, {}, None, {}), lambda ids: counts.log()[ids], words
@@ -184,11 +185,12 @@ def cycle(ids, window):
 
 
 def greedy_cycles(model, texts=PROMPTS, tokens=LONG, window=WINDOW, progress=lambda: None):
-    """Where the greedy text after each prompt enters its cycle: [{text, prompt, enters_after, length, shows}], and the ids.
+    """Where the greedy text after each prompt enters its cycle: [{text, prompt, enters_after, length, shows}], and {ids, start}
+    of each whole text.
 
     enters_after: new tokens before the first that repeats for ever. shows: one round of the cycle.
     """
-    rows, kept = [], []
+    rows, whole_texts = [], []
     for text in texts:
         ids = text_or_ids(model, text)
         whole = ids + generate([ids], model, tokens, end=None, window=window).row()
@@ -197,9 +199,9 @@ def greedy_cycles(model, texts=PROMPTS, tokens=LONG, window=WINDOW, progress=lam
         shows = decode(whole[start : start + length], model.tokenizer) if found and model.tokenizer else None
         entered = None if found is None else max(0, start - len(ids))
         rows.append({"text": text, "prompt": len(ids), "enters_after": entered, "length": length, "shows": shows})
-        kept.append(whole)
+        whole_texts.append({"ids": whole, "start": start})
         progress()
-    return rows, kept
+    return rows, whole_texts
 
 
 def text_or_ids(model, text):

@@ -206,7 +206,8 @@ def cost(args):
         raise BadInput("--plot draws times; give --time too")
     ch04_plots.check_target(args.plot)
     new, P = sorted(set(args.new)), args.prompt_tokens
-    config = ex.TOY if args.model == "toy" else load_config(args.model)
+    model = ex.toy(args.seed) if args.model == "toy" else load(args.model, seed=args.seed) if args.time else None
+    config = model.config if model else load_config(args.model)
     if P + new[-1] - 1 > config.n_positions:
         raise BadInput(f"{P} and {new[-1]} tokens are more than n_positions {config.n_positions} allows; give fewer")
     rows = []
@@ -233,7 +234,6 @@ def cost(args):
     parts = [f"{args.model}, a prompt of {P} tokens; positions computed, and FLOPs with logits at the last position:", ""]
     parts.append(table(heads, shown))
     if args.time:
-        model = ex.toy(args.seed) if args.model == "toy" else load(args.model, seed=args.seed)
         with tqdm(total=8, unit="loop", file=sys.stderr, disable=not sys.stderr.isatty(), leave=False) as bar:
             times = ex.loop_times(model, P, new[-1], new, seed=args.seed, progress=bar.update)
         value["times"] = times
@@ -250,7 +250,7 @@ def cost(args):
         parts += ["", f"{args.threads} thread(s), medians of 3 runs after a discarded one:", ""]
         parts.append(table(["new tokens", "naive, s", "cached, s", "ratio", "without prefill"], shown))
         if args.plot:
-            plots.plot_cost(times, rows, args.plot)
+            plots.plot_cost(times, args.plot)
             parts += ["", f"plot: {args.plot}"]
     return value, "\n".join(parts)
 

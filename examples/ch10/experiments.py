@@ -12,6 +12,7 @@ from examples.ch02.artefact import Artefact, GPT2Config, random_tensor, tensor_s
 from examples.ch03.tokens import decode
 from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
+from examples.ch04.library import library_model
 from examples.ch05.generate import generate, whole_text
 from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, check, forward_cached, hidden, pass_over, positions
 
@@ -359,8 +360,8 @@ def flops_of_loop(config, prompt, new):
 def loop_times(model, prompt, new, marks, runs=3, seed=0, timer=time.perf_counter, progress=lambda: None):
     """Seconds until the m-th new token, naive and cached, for each m in `marks`: medians of `runs` after a discarded one.
 
-    [{new, naive_s, cached_s, ratio, ratio_without_prefill}]: the last divides the naive time by the cached time of the new
-    tokens alone, the first of which the prefill has paid for.
+    [{new, naive_s, cached_s, ratio, ratio_without_prefill, ...}]: the latter divides the naive time by the cached time of the new
+    tokens alone, the first of which the prefill has paid for; beside them the same ratios of positions.
     """
     ids = ch04.random_ids(model, prompt, seed=seed)
     times = {"naive": [], "cached": []}
@@ -375,8 +376,18 @@ def loop_times(model, prompt, new, marks, runs=3, seed=0, timer=time.perf_counte
     for m in marks:
         naive, cached = (ch04.median_after(run[m - 1] for run in times[name]) for name in ("naive", "cached"))
         after = ch04.median_after(run[m - 1] - run[0] for run in times["cached"])
-        row = {"new": m, "naive_s": naive, "cached_s": cached, "ratio": naive / cached}
-        rows.append(row | {"ratio_without_prefill": naive / (after * m / (m - 1)) if m > 1 else None})
+        counted = tokens_processed(prompt, m)
+        rows.append(
+            {
+                "new": m,
+                "naive_s": naive,
+                "cached_s": cached,
+                "ratio": naive / cached,
+                "ratio_without_prefill": naive / (after * m / (m - 1)) if m > 1 else None,
+                "positions_ratio": counted["ratio"],
+                "positions_ratio_without_prefill": counted["ratio_without_prefill"],
+            }
+        )
     return rows
 
 
@@ -403,13 +414,15 @@ def matrices(model):
     ]
 
 
-def decode_rates(model, library, tokens=64, runs=5, seed=0, timer=time.perf_counter, progress=lambda: None):
+def decode_rates(model, tokens=64, runs=5, seed=0, timer=time.perf_counter, progress=lambda: None):
     """Tokens a second of greedy decoding, batch 1, from a prompt of one token: ours, the library's, and the bare floor.
 
-    Ours is `generate` with `Cached`; the library's its own `generate` with its cache; the floor multiplies every matrix of the
-    model by a vector, once for each token, and does nothing else. They take turns, in another order each time; the first turn
-    is discarded, and medians of `runs` are taken.
+    Ours is `generate` with `Cached`; the library's its own `generate` with its cache and its default, fused attention; the floor
+    multiplies every matrix of the model by a vector, once for each token, and does nothing else. They take turns, in another
+    order each time; the first turn is discarded, and medians of `runs` are taken.
     """
+    library = library_model(model)
+    library.set_attn_implementation("sdpa")
     ids = ch04.random_ids(model, 1, seed=seed)
     pairs = [(w, torch.randn(w.shape[1], dtype=w.dtype)) for w in matrices(model)]
 

@@ -123,8 +123,9 @@ class KVCache:
         if ids.shape[0] != self.batch:
             return 0
         n = min(self.length, ids.shape[1])
-        same = (self.ids[:, :n] == ids[:, :n]).all(0)  # [n]
-        return n if same.all() else int(same.int().argmin())
+        if torch.equal(self.ids[:, :n], ids[:, :n]):
+            return n
+        return int((self.ids[:, :n] == ids[:, :n]).all(0).int().argmin())  # the first column that differs
 
 
 def cache_bytes(layers, heads, head_width, tokens, batch=1, bytes_per_number=4):

@@ -19,19 +19,15 @@ def plot_failures(rows, prompt, path):
     write_figure(figure, path)
 
 
-def plot_cost(times, counts, path):
-    """Ratios naive / cached by new tokens: measured, from rows with `new` and `ratio`, beside positions computed, both ways."""
+def plot_cost(rows, path):
+    """Ratios naive / cached by new tokens, from `loop_times`: measured time, beside positions computed, both ways."""
     figure, axes = new_figure()
-    new = [r["new"] for r in times]
-    axes.plot(
-        [r["new"] for r in counts],
-        [r["ratio_without_prefill"] for r in counts],
-        "s:",
-        color="0.6",
-        label="positions, without the prefill",
-    )
-    axes.plot([r["new"] for r in counts], [r["ratio"] for r in counts], "o--", color="0.35", label="positions")
-    axes.plot(new, [r["ratio"] for r in times], "k^-", label="time")
+    for key, style, grey, label in (
+        ("positions_ratio_without_prefill", "s:", "0.6", "positions, without the prefill"),
+        ("positions_ratio", "o--", "0.35", "positions"),
+        ("ratio", "^-", "0.0", "time"),
+    ):
+        axes.plot([r["new"] for r in rows], [r[key] for r in rows], style, color=grey, label=label)
     axes.set(xlabel="new tokens", ylabel="naive / cached", title="What the cache saves")
     axes.legend()
     write_figure(figure, path)
