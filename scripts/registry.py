@@ -390,10 +390,10 @@ def _example(_):
                 **{name: percent(x) for name, x in zip(names, t["probabilities"], strict=True)},
                 "probabilities": [round(x, 4) for x in t["probabilities"]],
             }
-            for t in found["temperatures"]
+            for t in found["by_temperature"]
         ],
-        "top_k": [{"k": r["k"], "cut_percent": percent(r["cut"])} for r in found["top_k"]],
-        "top_p": [{"p": r["p"], "kept": r["kept"], "mass_percent": percent(r["mass"])} for r in found["top_p"]],
+        "top_k": [{"k": r["k"], "cut_percent": percent(r["cut"])} for r in found["by_top_k"]],
+        "top_p": [{"p": r["p"], "kept": r["kept"], "mass_percent": percent(r["mass"])} for r in found["by_top_p"]],
         "after_temperature_half_kept_at_p_0_9": int((sampling.probabilities(logits, 0.5, top_p=0.9) > 0).sum()),
         "after_temperature_2_kept_at_p_0_9": int((sampling.probabilities(logits, 2.0, top_p=0.9) > 0).sum()),
     }

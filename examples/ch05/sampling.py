@@ -186,14 +186,14 @@ def candidates(logits, temperature=1.0, top_k=None, top_p=None, count=10):
 
 
 def worked_example(logits, temperatures=(0.1, 0.5, 1.0, 2.0), ps=(0.5, 0.9, 0.95, 1.0)):
-    """What each choice alone does to a few candidates' logits [V]: {temperatures, top_k, top_p}, plain values."""
+    """What each choice alone does to a few candidates' logits [V]: {by_temperature, by_top_k, by_top_p}, plain values."""
     at_1 = probabilities(logits).double()
     ks = range(1, len(logits) + 1)
     kept = {p: probabilities(logits, top_p=p) > 0 for p in ps}
     return {
-        "temperatures": [{"temperature": t, "probabilities": probabilities(logits, t).tolist()} for t in temperatures],
-        "top_k": [{"k": k, "cut": at_1[probabilities(logits, top_k=k) == 0].sum().item()} for k in ks],
-        "top_p": [{"p": p, "kept": int(kept[p].sum()), "mass": at_1[kept[p]].sum().item()} for p in ps],
+        "by_temperature": [{"temperature": t, "probabilities": probabilities(logits, t).tolist()} for t in temperatures],
+        "by_top_k": [{"k": k, "cut": at_1[probabilities(logits, top_k=k) == 0].sum().item()} for k in ks],
+        "by_top_p": [{"p": p, "kept": int(kept[p].sum()), "mass": at_1[kept[p]].sum().item()} for p in ps],
     }
 
 
@@ -239,12 +239,12 @@ def main(argv=None):
     print(f"temperature {args.temperature}, top-k {args.top_k or 'off'}, top-p {args.top_p or 'off'}:\n")
     print(table(["candidate", *CANDIDATE_HEADINGS], [[row["candidate"], *candidate_cells(row)] for row in rows]))
     print("\nTemperature alone:\n")
-    shown = [[t["temperature"], *(f"{x:.1%}" for x in t["probabilities"])] for t in value["temperatures"]]
+    shown = [[t["temperature"], *(f"{x:.1%}" for x in t["probabilities"])] for t in value["by_temperature"]]
     print(table(["temperature", *names], shown))
     print("\nTop-k alone, at temperature 1:\n")
-    print(table(["k", "mass cut"], [[r["k"], f"{r['cut']:.1%}"] for r in value["top_k"]]))
+    print(table(["k", "mass cut"], [[r["k"], f"{r['cut']:.1%}"] for r in value["by_top_k"]]))
     print("\nTop-p alone, at temperature 1:\n")
-    print(table(["p", "kept", "their mass"], [[r["p"], r["kept"], f"{r['mass']:.1%}"] for r in value["top_p"]]))
+    print(table(["p", "kept", "their mass"], [[r["p"], r["kept"], f"{r['mass']:.1%}"] for r in value["by_top_p"]]))
 
 
 CANDIDATE_HEADINGS = ("logit", "probability", "kept or cut", "drawn with")

@@ -1,0 +1,476 @@
+"""Chapter 5's loop: beside transformers' generate, at the model's last position, unequal prompts, end tokens, streaming, the
+script, an interrupt."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+from dataclasses import replace
+from unittest import mock
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from examples.ch01.command import BadInput
+from examples.ch02.artefact import Artefact, load
+from examples.ch03.tokens import decode, encode
+from examples.ch04 import experiments as ch04
+from examples.ch04 import gpt2_from_scratch as gpt2
+from examples.ch05 import experiments as ex
+from examples.ch05 import generate as module
+from examples.ch05.generate import Stream, end_tokens, generate
+from tests.faults import head_order, mask
+from tests.support import ROOT, FolderCase, call, config, library_gpt2, weights, write_folder
+
+MODEL = Artefact(config(), weights(), None, {})  # G: 11 ids, 16 positions
+PROMPTS = ([3, 1, 4], [7, 7, 7], [5], [9, 2, 6, 5, 3], [1, 0])
+
+
+def library_tokens(model, ids, tokens, end=None):
+    """transformers' greedy tokens for one prompt of G."""
+    return ex.library_greedy(library_gpt2(model.config, model.weights), torch.tensor([ids]), tokens, end)
+
+
+def setUpModule():
+    torch.set_num_threads(2)
+
+
+class Greedy(unittest.TestCase):
+    def test_the_known_row(self):  # C18
+        made = generate([[7]], MODEL, 16, end=None)
+        self.assertEqual(made.row(), [0, 0, 0, 5, *[10] * 11, 0])
+        self.assertEqual((made.lengths, made.ended, list(made.ids.shape)), ([16], [None], [1, 16]))
+
+    def test_as_transformers_token_by_token(self):
+        for prompt in PROMPTS:
+            room = 16 - len(prompt) + 1
+            for tokens in (1, 2, room):
+                self.assertEqual(generate([prompt], MODEL, tokens, end=None).row(), library_tokens(MODEL, prompt, tokens), prompt)
+
+    def test_planted_faults(self):
+        """A mask off by one, heads in another order, and a loop that reads the last position but one: each gives other tokens."""
+        wanted = {i: library_tokens(MODEL, p, 16 - len(p) + 1) for i, p in enumerate(PROMPTS)}
+
+        def differs(**options):
+            return [
+                i for i, p in enumerate(PROMPTS) if generate([p], MODEL, 16 - len(p) + 1, end=None, **options).row() != wanted[i]
+            ]
+
+        self.assertEqual(differs(), [])
+        for fault in (mask(2), head_order):
+            with mock.patch.object(gpt2, "attention", fault):
+                self.assertTrue(differs())
+        self.assertTrue(differs(forward=lambda ids: gpt2.forward(ids, MODEL.weights, MODEL.config)[:, : max(1, ids.shape[1] - 1)]))
+
+    def test_on_the_embedded_model(self):
+        for row in ex.compare_greedy(load(), ch04.PROMPTS[:2], 25):
+            self.assertEqual(row["same"], 25, row)
+
+    def test_any_forward(self):
+        model, forward, words = ex.bigram()
+        self.assertEqual(len(words), 8)
+        made = generate([[words.index("cat")]], model, 6, forward=forward)
+        self.assertEqual([words[i] for i in made.row()], "sat on the cat sat on".split())
+        whole = generate([[7]], MODEL, 9, end=None, forward=lambda ids: gpt2.forward(ids, MODEL.weights, MODEL.config))
+        self.assertEqual(whole.row(), generate([[7]], MODEL, 9, end=None).row())
+
+    def test_the_last_token_is_never_fed(self):
+        fed = []
+
+        def forward(ids):
+            fed.append(ids.shape[1])
+            return module.whole_text(MODEL)(ids)
+
+        generate([[3, 1, 4]], MODEL, 5, end=None, forward=forward)
+        self.assertEqual(fed, [3, 4, 5, 6, 7])
+
+
+class LastPosition(unittest.TestCase):
+    def test_one_more_is_an_error_before_any_work(self):  # C18
+        for prompt in PROMPTS:
+            room = 16 - len(prompt) + 1
+            forward = mock.Mock(side_effect=module.whole_text(MODEL))
+            with self.assertRaisesRegex(BadInput, rf"n_positions is 16; ask for at most {room} tokens"):
+                generate([prompt], MODEL, room + 1, end=None, forward=forward)
+            forward.assert_not_called()
+            self.assertEqual(len(generate([prompt], MODEL, room, end=None).row()), room)
+        with self.assertRaisesRegex(BadInput, "at most 12 tokens"):  # of a batch the longest prompt decides
+            generate([[1], [1, 2, 3, 4, 5]], MODEL, 13)
+
+    def test_a_full_prompt_has_room_for_one(self):
+        full = [i % 11 for i in range(16)]
+        self.assertEqual(generate([full], MODEL, 1, end=None).row(), library_tokens(MODEL, full, 1))
+        with self.assertRaisesRegex(BadInput, "17 tokens are more than n_positions 16"):
+            generate([[*full, 0]], MODEL, 1)
+
+    def test_a_window_goes_on(self):
+        """Each step sees the last W tokens at positions from 0."""
+        for window in (1, 5, 16):
+            made = generate([[7, 3, 1]], MODEL, 40, end=None, window=window).row()
+            text = [7, 3, 1]
+            for _ in range(40):
+                ids = torch.tensor([text[-window:]])
+                text.append(int(gpt2.forward(ids, MODEL.weights, MODEL.config)[0, -1].argmax()))
+            self.assertEqual(made, text[3:], window)
+        long = generate(torch.tensor([[1, 2, 3, 4] * 6]), MODEL, 3, end=None, window=16).row()
+        self.assertEqual(long, generate([[1, 2, 3, 4] * 4], MODEL, 3, end=None, window=16).row())
+        self.assertEqual(long, generate([[1, 2, 3, 4] * 6], MODEL, 3, end=None, window=16).row())
+
+    def test_bad_settings(self):
+        for options, words in (
+            (dict(tokens=0), "0 new tokens"),
+            (dict(tokens=1.5), "1.5 new tokens"),
+            (dict(tokens=True), "True new tokens"),
+            (dict(window=0), "window 0"),
+            (dict(window=17), "window 17"),
+            (dict(window=2.0), "window 2.0"),
+            (dict(temperature=-1), "temperature"),
+            (dict(top_k=0), "top-k"),
+            (dict(top_p=0), "top-p"),
+            (dict(end="stop"), "end holds 'stop'"),
+            (dict(end=[1, True]), "end holds True"),
+            (dict(end=-1), "end holds -1"),
+        ):
+            forward = mock.Mock()
+            with self.assertRaisesRegex(BadInput, words):
+                generate([[1]], MODEL, **{"tokens": 2, "forward": forward, **options})
+            forward.assert_not_called()
+
+    def test_bad_prompts(self):
+        for ids, words in (
+            ([], "neither a tensor"),
+            ("abc", "neither a tensor"),
+            ([[]], "empty"),
+            ([[1], []], "empty"),
+            ([[1, 11]], "id 11"),
+            ([[1], [-1]], "id -1"),
+            (torch.tensor([1, 2]), "shape"),
+            (torch.zeros(0, 3, dtype=torch.int64), "empty"),
+            ([torch.tensor([[1]])], "shape"),
+            (torch.tensor([[0.5]]), "float32"),
+        ):
+            for window in (None, 4):
+                with self.assertRaisesRegex(BadInput, words):
+                    generate(ids, MODEL, 2, window=window)
+
+
+class Rows(unittest.TestCase):
+    def test_each_row_is_what_it_is_alone(self):
+        for temperature in (0, 1.0):
+            together = generate(PROMPTS, MODEL, 12, temperature=temperature, seed=5, end=None)
+            for r, prompt in enumerate(PROMPTS):
+                alone = generate([prompt], MODEL, 12, temperature=temperature, seed=5 + r, end=None)
+                self.assertEqual(together.row(r), alone.row(), (temperature, prompt))
+        for row in ex.compare_rows(load(), ch04.PROMPTS, 15, 0.8):
+            self.assertEqual(row["same"], 15)
+
+    def test_a_planted_fault_shows(self):
+        """Prompts padded on the left with nothing to hide the padding, as a batch without a mask would be."""
+
+        def padded(prompts, *arguments, **options):
+            longest = max(map(len, prompts))
+            rows = [[0] * (longest - len(p)) + list(p) for p in prompts]
+            return generate(torch.tensor(rows), *arguments, **options)
+
+        together = padded(PROMPTS, MODEL, 12, end=None)
+        self.assertNotEqual([together.row(r) for r in range(5)], [generate([p], MODEL, 12, end=None).row() for p in PROMPTS])
+
+    def test_no_row_of_attention_is_fully_masked(self):  # C20
+        """A short prompt beside a long one: every logit on the way is finite, and the rows are those of the rows alone."""
+        seen, sums = [], []
+
+        def forward(ids):
+            logits = gpt2.forward(
+                ids, MODEL.weights, MODEL.config, trace=lambda p, i, x: sums.append(x.sum(-1)) if p == "weights" else None
+            )
+            seen.append(logits)
+            return logits
+
+        made = generate([[3, 1, 4], [6, 2, 3, 1, 4]], MODEL, 6, end=None, forward=forward)
+        self.assertTrue(all(x.isfinite().all() for x in seen))
+        for total in sums:
+            torch.testing.assert_close(total, torch.ones_like(total))
+        self.assertEqual(made.row(0), generate([[3, 1, 4]], MODEL, 6, end=None).row())
+        one = gpt2.forward(torch.tensor([[3, 1, 4]]), MODEL.weights, MODEL.config)
+        torch.testing.assert_close(seen[0][:1], one, atol=2e-6, rtol=0)
+
+    def test_a_fully_masked_row_would_be_an_error(self):  # C20: softmax of nothing but -inf is NaN; it does not spread in silence
+        dead = lambda ids: torch.full((ids.shape[0], 1, 11), -math.inf)  # noqa: E731
+        for temperature in (0, 1.0):
+            with self.assertRaisesRegex(BadInput, "nothing but minus infinity"):
+                generate([[1]], MODEL, 2, temperature=temperature, forward=dead, end=None)
+
+    def test_same_seed_same_text(self):
+        one = [generate([[7]], MODEL, 16, temperature=1.0, seed=s, end=None).row() for s in (3, 3, 4)]
+        self.assertEqual(one[0], one[1])
+        self.assertNotEqual(one[0], one[2])
+
+    def test_the_global_state_is_left_alone(self):
+        torch.manual_seed(1)
+        before = torch.get_rng_state()
+        generate([[7]], MODEL, 8, temperature=1.0, end=None)
+        self.assertTrue(torch.equal(torch.get_rng_state(), before))
+
+
+class Ends(FolderCase):
+    def test_stops_at_any(self):  # C45, on G: greedy from [7] is 0 0 0 5 10 10 ...
+        for end, wanted, ended in (
+            (5, [0, 0, 0, 5], 5),
+            ([99, 5], [0, 0, 0, 5], 5),
+            ([10, 5], [0, 0, 0, 5], 5),  # not the first of the list
+            ([5, 10], [0, 0, 0, 5], 5),
+            (10, [0, 0, 0, 5, 10], 10),
+            (0, [0], 0),
+            ([], [0, 0, 0, 5, 10, 10], None),
+            (None, [0, 0, 0, 5, 10, 10], None),
+            ([99], [0, 0, 0, 5, 10, 10], None),
+        ):
+            made = generate([[7]], MODEL, 6, end=end)
+            self.assertEqual((made.row(), made.ended[0]), (wanted, ended), end)
+            if end not in (None, [], [99]):
+                self.assertEqual(library_tokens(MODEL, [7], 6, end), wanted)
+
+    def test_an_end_in_the_prompt_does_not_stop(self):  # C45
+        self.assertEqual(generate([[7]], MODEL, 6, end=7).row(), [0, 0, 0, 5, 10, 10])
+        made = generate([[7], [7, 0, 7, 7]], MODEL, 5, end=7)  # nor where the longer prompt is fed beside new tokens
+        self.assertEqual([made.row(r) for r in (0, 1)], [generate([p], MODEL, 5, end=None).row() for p in ([7], [7, 0, 7, 7])])
+
+    def test_finished_rows_are_padded(self):  # C45
+        rows = [generate([p], MODEL, 8, end=None).row() for p in ([7], [3, 1, 4])]
+        made = generate([[7], [3, 1, 4]], MODEL, 8, end=[99, 5], pad=2)
+        cut = [row[: row.index(5) + 1] if 5 in row else row for row in rows]
+        longest = max(map(len, cut))
+        self.assertEqual(made.ids.tolist(), [row + [2] * (longest - len(row)) for row in cut])
+        self.assertEqual(made.lengths, [len(row) for row in cut])
+        self.assertLess(made.lengths[0], longest)
+
+    def test_from_the_files(self):  # C45
+        from tests.support import G
+
+        for generation, main_config, wanted in (
+            (None, {}, set()),
+            (None, {"eos_token_id": 3}, {3}),
+            (None, {"eos_token_id": [3, 5]}, {3, 5}),
+            ({"eos_token_id": [4, 5]}, {"eos_token_id": 3}, {4, 5}),
+            ({}, {"eos_token_id": 3}, {3}),
+            ({"eos_token_id": None}, {"eos_token_id": 3}, {3}),
+        ):
+            folder = write_folder(self.folder / "m", values=G | main_config)
+            path = folder / "generation_config.json"
+            path.unlink(missing_ok=True)
+            if generation is not None:
+                path.write_text(json.dumps(generation))
+            self.assertEqual(end_tokens(load(folder)), wanted)
+        self.assertEqual(
+            generate([[7]], load(write_folder(self.folder / "m", values=G | {"eos_token_id": [9, 5]})), 8).row(), [0, 0, 0, 5]
+        )
+        path.write_text('{"eos_token_id": "5"}')
+        with self.assertRaisesRegex(BadInput, "generation_config.json: eos_token_id holds '5'"):
+            generate([[7]], load(folder), 8)
+        self.assertEqual(end_tokens(load()), {1023})
+        self.assertEqual(end_tokens(MODEL), set())
+
+
+def byte_tokenizer(*merged):
+    """A tokenizer of single bytes, and of `merged` pieces of bytes behind them."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocab = {c: i for i, c in enumerate(letters)} | {piece: 256 + i for i, piece in enumerate(merged)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+class Streaming(unittest.TestCase):
+    TEXTS = ("plain", "naïve café", "€ and 中文", "🙂👩‍👩‍👧 family", "a\u0301", "\ufffd in the text", "\n\n\ttabs")
+
+    def stream(self, tokenizer, ids, prompt=()):
+        stream = Stream(tokenizer, prompt)
+        return [*(stream.push(i) for i in ids), stream.rest()]
+
+    def test_whole_characters_and_the_same_text(self):
+        tokenizer = byte_tokenizer()
+        for text in self.TEXTS:
+            ids = tokenizer.encode(text).ids
+            self.assertEqual(len(ids), len(text.encode()))
+            parts = self.stream(tokenizer, ids)
+            self.assertEqual("".join(parts), text)
+            if "\ufffd" not in text:
+                self.assertNotIn("\ufffd", "".join(parts))
+            self.assertEqual(
+                "".join(self.stream(tokenizer, ids[3:], ids[:3])), decode(ids, tokenizer)[len(decode(ids[:3], tokenizer)) :]
+            )
+
+    def test_a_character_waits_for_its_last_byte(self):
+        tokenizer = byte_tokenizer()
+        self.assertEqual(self.stream(tokenizer, tokenizer.encode("a€b").ids), ["a", "", "", "€", "b", ""])
+
+    def test_a_planted_fault_shows(self):
+        """Decoding each id by itself breaks every character of more than one byte."""
+        tokenizer = byte_tokenizer()
+        for text in self.TEXTS[1:4]:
+            self.assertNotEqual("".join(decode([i], tokenizer) for i in tokenizer.encode(text).ids), text)
+
+    def test_bytes_that_are_no_character(self):
+        tokenizer = byte_tokenizer()
+        letters = pre_tokenizers.ByteLevel.alphabet()
+        self.assertEqual(len(letters), 256)
+        euro = tokenizer.encode("€").ids
+        for ids in (euro[:2], [*euro[:1], *tokenizer.encode("x").ids], euro[1:], [*euro[:2], *euro[:2], *euro], euro[:1] * 7):
+            self.assertEqual("".join(self.stream(tokenizer, ids)), decode(ids, tokenizer), ids)
+
+    def test_the_embedded_tokenizer(self):
+        tokenizer = load().tokenizer
+        ids = encode("HAMLET:\nO, naïve — «word»", tokenizer)[0].tolist()
+        self.assertEqual("".join(self.stream(tokenizer, ids)), "HAMLET:\nO, naïve — «word»")
+
+
+class PaddedVocabulary(unittest.TestCase):
+    def test_ids_without_a_piece_are_never_chosen(self):
+        tokenizer = byte_tokenizer()
+        of = config(vocab_size=300)
+        tensors = weights(of)
+        tensors["wte.weight"] = tensors["wte.weight"].clone()
+        tensors["wte.weight"][256:] *= 20  # large logits where there are no pieces
+        model = Artefact(of, tensors, tokenizer, {})
+        free = Artefact(of, tensors, None, {})
+        greedy = [generate([[7]], m, 12, end=None).row() for m in (model, free)]
+        self.assertLess(max(greedy[0]), 256)
+        self.assertGreaterEqual(max(greedy[1]), 256)
+        drawn = generate([[7]], model, 16, temperature=5.0, end=None).row()
+        self.assertLess(max(drawn), 256)
+        self.assertEqual(generate([[7]], model, 6, end=None).row(), generate([[7]], replace(model), 6, end=None).row())
+
+
+class Repetition(unittest.TestCase):
+    def test_a_cycle_is_found(self):
+        self.assertEqual(ex.cycle([9, 1, 2, 3, 1, 2, 3, 1, 2, 3], 2), (1, 3))
+        self.assertEqual(ex.cycle([5, 5, 5], 1), (0, 1))
+        self.assertEqual(ex.cycle([1, 2, 3, 4, 5], 2), None)
+        self.assertEqual(ex.cycle([4, 1, 2, 1, 2], 2), (1, 2))
+        self.assertEqual(ex.cycle([1, 2], 5), None)
+
+    def test_what_repeats_for_the_window_goes_on(self):
+        """The state of a windowed greedy loop is its window: on G every prompt ends in a cycle, and keeps to it."""
+        for prompt in PROMPTS:
+            whole = [*prompt, *generate([prompt], MODEL, 120, end=None, window=4).row()]
+            start, length = ex.cycle(whole[:80], 4)
+            self.assertTrue(all(whole[i] == whole[i + length] for i in range(start, len(whole) - length)))
+
+    def test_the_bigram_model_always_cycles(self):
+        model, forward, words = ex.bigram()
+        for i in range(len(words)):
+            self.assertEqual(ex.cycle([i, *generate([[i]], model, 20, forward=forward).row()], 1)[1], 4)
+
+    def test_repeated(self):
+        self.assertEqual(ex.repeated([1, 2, 1, 2, 1, 3], 2), [False, False, True, True, False])
+
+    def test_the_measurements_run(self):
+        """On G, which has no tokenizer, all of chapter 5's observations have their shape."""
+        rows, texts = ex.greedy_cycles(MODEL, ("a b", "c"), tokens=60, window=4)
+        self.assertTrue(all(r["length"] for r in rows))
+        found = ex.probability_by_round(MODEL, texts[0]["ids"], texts[0]["start"], rows[0]["length"], window=4, rounds=3)
+        self.assertTrue(all(0 < p <= 1 for p in found))
+        steps = ex.one_sampled_step(MODEL, texts[0]["ids"], texts[0]["start"], rows[0]["length"], seeds=6, tokens=60, window=4)
+        self.assertEqual({s["same_cycle"] for s in steps if s["same_token"]} - {True}, set())
+        shares = ex.repetition_by_policy(MODEL, ("a b", "c"), width=5)
+        self.assertEqual([len(r["shares"]) for r in shares], [3] * len(ex.POLICIES))
+
+
+class Script(FolderCase):
+    def test_no_arguments(self):
+        start = time.perf_counter()
+        status, out, err = call(module.main)
+        self.assertEqual((status, err), (0, ""))
+        self.assertLess(time.perf_counter() - start, 120)  # no measurement: it must come back at all
+        self.assertTrue(out.startswith(module.PROMPT))
+        self.assertIn("[200 new tokens in", out)
+        self.assertEqual(call(module.main)[1].split("[200")[0], out.split("[200")[0])  # the same seed, the same text
+
+    def test_json_and_candidates(self):
+        status, out, err = call(
+            module.main, "--tokens", "3", "--json", "--show-candidates", "--top-p", "0.5", "--prompt", "My lord, what"
+        )
+        value = json.loads(out)
+        self.assertEqual((status, err, len(value["ids"]), len(value["steps"])), (0, "", 3, 3))
+        tokenizer = load().tokenizer
+        self.assertEqual(value["text"], decode(value["prompt"] + value["ids"], tokenizer))
+        for step, id in zip(value["steps"], value["ids"], strict=True):
+            self.assertEqual((len(step["candidates"]), step["id"]), (10, id))
+            kept = {c["id"] for c in step["candidates"] if c["cut"] is None}
+            self.assertTrue(id in kept or len(kept) == 10)
+            self.assertEqual(
+                sorted((c["probability"] for c in step["candidates"]), reverse=True), [c["probability"] for c in step["candidates"]]
+            )
+        status, out, _ = call(module.main, "--tokens", "2", "--show-candidates", "--top-p", "0.5", "--prompt", "My lord, what")
+        for text in ("step 1:", "step 2:", "kept", "cut by top-p", "drawn with", "My lord, what"):
+            self.assertIn(text, out)
+
+    def test_temperature_0_is_greedy(self):
+        _, out, _ = call(module.main, "--tokens", "20", "--temperature", "0", "--json", "--prompt", "JULIET:")
+        model = load()
+        self.assertEqual(json.loads(out)["ids"], generate(encode("JULIET:", model.tokenizer), model, 20).row())
+
+    def test_random_weights_show_ids(self):
+        folder = write_folder(self.folder / "m")
+        status, out, err = call(module.main, "--model", folder, "--tokens", "4", "--temperature", "0")
+        self.assertEqual((status, err), (0, ""))
+        self.assertEqual(out.splitlines()[0].split(), ["0", *map(str, generate([[0]], MODEL, 4, end=None).row())])
+
+    def test_bad_input(self):
+        for argv, word in (
+            (["--tokens", "300"], "at most 252 tokens"),
+            (["--tokens", "0"], "0 is not 1 or more"),
+            (["--temperature", "-0.5"], "temperature"),
+            (["--top-k", "0"], "top-k"),
+            (["--top-p", "0"], "top-p"),
+            (["--window", "300"], "window 300"),
+            (["--prompt", ""], "empty"),
+            (["--model", "nowhere"], "no model"),
+        ):
+            self.assertBad(module.main, argv, word)
+        self.assertBad(module.main, ["--model", write_folder(self.folder / "m"), "--prompt", "x"], "no tokenizer")
+
+    def test_an_end_token_is_told(self):
+        from tests.support import G
+
+        folder = write_folder(self.folder / "m", values=G | {"eos_token_id": [99, 5]})
+        _, out, _ = call(module.main, "--model", folder, "--tokens", "9", "--temperature", "0", "--json")
+        made = generate([[0]], load(folder), 9)
+        value = json.loads(out)
+        self.assertEqual((value["ids"], value["ended"]), (made.row(), made.ended[0]))
+
+    def test_an_interrupt_keeps_the_text(self):
+        """Ctrl-C in the middle: the text so far stands on stdout, the exit status is 130, and there is no traceback."""
+        order = [sys.executable, "examples/ch05/generate.py", "--tokens", "100000", "--window", "64"]
+        environment, pipe = {**os.environ, "OMP_NUM_THREADS": "1"}, subprocess.PIPE
+        process = subprocess.Popen(order, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, env=environment)
+        seen = process.stdout.read(40)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, err), (130, "error: interrupted\n"))
+        self.assertTrue((seen + out).startswith(module.PROMPT))
+        self.assertRegex(out, r"\[\d+ new tokens in")
+
+    def test_an_interrupt_keeps_the_json(self):
+        ids = iter([5, 6, 7])
+
+        def choose(*_):
+            try:
+                return torch.tensor(next(ids))
+            except StopIteration:
+                raise KeyboardInterrupt from None
+
+        with mock.patch.object(module, "choose", choose):
+            status, out, err = call(module.main, "--json")
+        value = json.loads(out)
+        self.assertEqual((status, err), (130, "error: interrupted\n"))
+        self.assertEqual((value["ids"], value["interrupted"]), ([5, 6, 7], True))
+
+
+if __name__ == "__main__":
+    unittest.main()
