@@ -194,10 +194,8 @@ def main(argv=None):
             for r in value["decode"]
         ]
         tokens, runs = value["decode"][0]["tokens"], min(args.runs, DECODE_RUNS)
-        print(
-            f"\nDecoding {tokens} tokens from a prompt of one, greedy, batch 1, transformers with its fused attention; tokens a second,"
-        )
-        print(f"medians of {runs} turns, the middle of {args.processes} processes by share of the floor:\n")
+        print(f"\nDecoding {tokens} tokens from a prompt of one, greedy, batch 1; transformers with its sdpa attention. Tokens a")
+        print(f"second, medians of {runs} turns, the middle of {args.processes} processes by share of the floor:\n")
         heads = ["threads", "ours", "transformers", "floor", "ours / transformers", "ours / floor", "all shares of the floor"]
         print(table(heads, rows))
 

@@ -1,0 +1,577 @@
+"""Chapter 10's cache: any split beside the oracle, layer by layer; its invariants, bytes and edges; the five failures, each seen
+to be silent and seen to be stopped; the costs; the commands."""
+
+import json
+import unittest
+from dataclasses import replace
+from unittest import mock
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
+
+from examples.ch01.command import BadInput
+from examples.ch02.artefact import PUBLISHED, Artefact, load
+from examples.ch04 import experiments as ch04
+from examples.ch04 import gpt2_from_scratch as gpt2
+from examples.ch05 import experiments as ch05
+from examples.ch05.generate import generate
+from examples.ch10 import experiments as ex
+from examples.ch10 import kv_cache
+from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, forward_cached
+from tests.faults import FAULTS
+from tests.support import IDS, FolderCase, call, config, library_gpt2, weights, write_folder
+
+MODEL = Artefact(config(), weights(), None, {})  # G: 11 ids, 16 positions, 2 layers of 2 heads
+FULL = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3]])
+BOUND = 1e-5  # of the largest logit
+QUIET = settings(max_examples=100, deadline=None, derandomize=True, database=None)
+
+
+def in_chunks(model, ids, sizes, **options):
+    return ex.in_chunks(model, ids, sizes, **options)[0]
+
+
+def relative(ours, theirs):
+    return ch04.agreement(ours, theirs)["relative_difference"]
+
+
+def setUpModule():
+    torch.set_num_threads(2)
+
+
+class Splits(unittest.TestCase):
+    @QUIET
+    @given(st.data())
+    def test_any_split_of_any_batch(self, data):
+        """A hundred random texts, batches and splits on G, beside the oracle and transformers' own cache-free pass."""
+        batch, tokens = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 16))
+        row = st.lists(st.integers(0, 10), min_size=tokens, max_size=tokens)
+        ids = torch.tensor(data.draw(st.lists(row, min_size=batch, max_size=batch)))
+        sizes = []
+        while sum(sizes) < tokens:
+            sizes.append(data.draw(st.integers(1, tokens - sum(sizes))))
+        found = in_chunks(MODEL, ids, sizes)
+        self.assertEqual(found.shape, (batch, tokens, 11))
+        self.assertLessEqual(relative(found, ch04.run(MODEL, ids)), BOUND)
+        self.assertLessEqual(relative(found, LIBRARY(ids, use_cache=False).logits.detach()), BOUND)
+
+    def test_every_split_of_the_full_context(self):
+        oracle = ch04.run(MODEL, FULL)
+        for row in ex.compare_splits(MODEL, FULL):
+            self.assertLessEqual(row["relative_difference"], BOUND, row)
+            self.assertEqual(row["same_argmax"], 16, row)
+        for first in range(1, 16):
+            self.assertLessEqual(relative(in_chunks(MODEL, FULL, [first, 16 - first]), oracle), BOUND)
+        self.assertEqual([sum(sizes) for sizes in ex.splits(40).values()], [40] * 5)
+
+    def test_layer_by_layer(self):
+        for ids, sizes in ((FULL, [5, 1, 7, 3]), (torch.cat([IDS, IDS.flip(1)]), [1] * 8), (IDS, [8])):
+            rows = ex.compare_layers(MODEL, ids, sizes)
+            self.assertEqual(len(rows), 1 + 12 * 2 + 2)
+            for row in rows:
+                self.assertLessEqual(row["largest_difference"], BOUND * row["largest_value"], row)
+
+    def test_every_switch_of_the_config(self):
+        for change in (
+            dict(scale_attn_weights=False),
+            dict(scale_attn_by_inverse_layer_idx=True),
+            dict(reorder_and_upcast_attn=True),
+            dict(tie_word_embeddings=False),
+            dict(n_head=1),
+            dict(n_head=8),
+            dict(n_layer=3),
+            dict(n_inner=20),
+        ):
+            of = config(**change)
+            model = Artefact(of, weights(of), None, {})
+            self.assertLessEqual(relative(in_chunks(model, FULL, [4, 1, 1, 10]), ch04.run(model, FULL)), BOUND, change)
+
+    def test_other_precisions(self):
+        for dtype, bound in ((torch.float64, 1e-13), (torch.bfloat16, 0.05), (torch.float16, 0.01)):
+            model = ch04.with_dtype(MODEL, dtype)
+            found, cache = ex.in_chunks(model, FULL, [5, 1, 1, 9])
+            self.assertEqual((found.dtype, cache.keys.dtype), (dtype, dtype))
+            self.assertLessEqual(relative(found, ch04.run(model, FULL)), bound)
+        exact = ch04.run(ch04.with_dtype(MODEL, torch.float64), FULL)
+        self.assertLessEqual(relative(in_chunks(MODEL, FULL, [1] * 16), exact), BOUND)
+
+    def test_on_the_embedded_model_to_its_last_position(self):
+        model = load()
+        ids = ch04.random_ids(model, 256)
+        self.assertLessEqual(relative(in_chunks(model, ids, [250, 1, 2, 3]), ch04.run(model, ids)), BOUND)
+
+    def test_planted_faults(self):
+        """Chapter 4's faults, seen through the cache: each leaves transformers' logits."""
+        theirs = LIBRARY(FULL, use_cache=False).logits.detach()
+        self.assertLessEqual(relative(in_chunks(MODEL, FULL, [4, 1, 11]), theirs), BOUND)
+        for name, (target, fault) in FAULTS.items():
+            with mock.patch.object(gpt2, target, fault):
+                try:
+                    found = relative(in_chunks(MODEL, FULL, [4, 1, 11]), theirs)
+                except RuntimeError:
+                    continue
+            self.assertGreater(found, BOUND, name)
+
+    def test_planted_faults_of_the_cache(self):
+        theirs = ch04.run(MODEL, FULL)
+        right_positions, right_hidden, right_extend = kv_cache.positions, kv_cache.hidden, KVCache.extend
+
+        def upper_layers_forget(cache, layer, k, v):
+            found = right_extend(cache, layer, k, v)
+            return (k, v) if layer > 0 and cache.length and k.shape[2] == 1 else found
+
+        def values_in_the_keys(cache, layer, k, v):
+            keys, _ = right_extend(cache, layer, k, v)
+            return keys, keys
+
+        def every_layer_in_the_first(cache, layer, k, v):
+            return right_extend(cache, 0, k, v)
+
+        def hides_itself(past, new, device="cpu"):
+            mask = torch.ones(new, past + new, dtype=torch.bool).triu(past)
+            mask[0, 0] = False
+            return mask
+
+        for target, name, fault in (
+            (kv_cache, "positions", lambda past, new, device="cpu": right_positions(0, new)),
+            (kv_cache, "positions", lambda past, new, device="cpu": right_positions(max(0, past - 1), new)),
+            (kv_cache, "hidden", lambda past, new, device="cpu": None),
+            (kv_cache, "hidden", lambda past, new, device="cpu": ex.top_left(past, new)),
+            (kv_cache, "hidden", hides_itself),
+            (KVCache, "extend", upper_layers_forget),
+            (KVCache, "extend", values_in_the_keys),
+            (KVCache, "extend", every_layer_in_the_first),
+        ):
+            with mock.patch.object(target, name, fault):
+                self.assertGreater(relative(in_chunks(MODEL, FULL, [4, 1, 8, 1, 2]), theirs), 100 * BOUND, (name, fault))
+        self.assertLessEqual(relative(in_chunks(MODEL, FULL, [4, 1, 8, 1, 2]), theirs), BOUND)
+        self.assertIsNone(right_hidden(5, 1))
+
+    def test_the_mask_is_the_last_rows_of_the_square(self):
+        square = torch.ones(9, 9, dtype=torch.bool).triu(1)
+        for past in range(8):
+            for new in range(2, 10 - past):
+                self.assertTrue(torch.equal(kv_cache.hidden(past, new), square[past : past + new, : past + new]))
+
+
+LIBRARY = library_gpt2(MODEL.config, MODEL.weights)
+
+
+class Invariants(unittest.TestCase):
+    def test_exactly(self):
+        for ids in (FULL, IDS):
+            for sizes in ex.splits(ids.shape[1]).values():
+                found = ex.invariants(MODEL, ids, sizes)
+                self.assertEqual(set(found.values()), {True}, (sizes, found))
+
+    def test_planted_faults(self):
+        right = KVCache.extend
+
+        def rewrites(cache, layer, k, v):
+            keys, values = right(cache, layer, k, v)
+            cache.keys[layer, :, :, 0] += 1e-7
+            return keys, values
+
+        def looks_ahead(past, new, device="cpu"):
+            return kv_cache_hidden(past, new).roll(-1, 0) if new > 1 else None
+
+        kv_cache_hidden = kv_cache.hidden
+        with mock.patch.object(KVCache, "extend", rewrites):
+            self.assertFalse(ex.invariants(MODEL, FULL, [4, 12])["old_pairs_kept"])
+        with mock.patch.object(kv_cache, "hidden", looks_ahead):
+            self.assertFalse(ex.invariants(MODEL, FULL, [4, 12])["causal_logits"])
+        with mock.patch.object(KVCache, "advance", lambda cache, ids: setattr(cache, "length", cache.length + 1)):
+            self.assertFalse(ex.invariants(MODEL, FULL, [4, 12])["holds_t_pairs"])
+
+    def test_one_pair_fewer_than_tokens(self):
+        """After t emitted tokens the cache holds the prompt and t - 1 of them: the last was chosen and not fed."""
+        for t in (1, 2, 9):
+            forward = Cached(MODEL)
+            generate([[7, 3]], MODEL, t, end=None, forward=forward)
+            self.assertEqual((forward.cache.length, forward.computed), (2 + t - 1, 2 + t - 1))
+
+    def test_nothing_given_is_changed(self):
+        ids, tensors = FULL.clone(), weights()
+        cache = KVCache(MODEL.config)
+        forward_cached(ids[:, :5], tensors, MODEL.config, cache)
+        forward_cached(ids[:, 5:], tensors, MODEL.config, cache)
+        self.assertTrue(torch.equal(ids, FULL))
+        for name, w in weights().items():
+            self.assertTrue(torch.equal(tensors[name], w), name)
+
+
+class Cache(unittest.TestCase):
+    def test_bytes_as_counted(self):  # C39
+        for args, wanted in (
+            ((12, 12, 64, 1024), 75_497_472),  # gpt2
+            ((32, 8, 128, 8192, 1, 2), 1_073_741_824),  # Llama-3-8B
+            ((80, 8, 128, 32768, 1, 2), 10_737_418_240),  # Llama-3-70B
+            ((36, 8, 128, 1, 1, 2), 147_456),  # Qwen3-4B
+            ((32, 32, 128, 1, 1, 2), 524_288),  # Llama-2-7B
+            ((2, 2, 4, 8), 1024),  # a tiny Llama with two heads of keys
+        ):
+            self.assertEqual(cache_bytes(*args), wanted)
+        for batch, capacity, dtype in ((1, 16, torch.float32), (3, 5, torch.float16), (2, 1, torch.float64)):
+            cache = KVCache(MODEL.config, batch, capacity, dtype)
+            self.assertEqual(cache.nbytes, ex.bytes_of(MODEL.config, capacity, batch, dtype.itemsize))
+            self.assertEqual(cache.nbytes, sum(x.numel() * x.element_size() for x in (cache.keys, cache.values)))
+        gpt2_cache = KVCache(PUBLISHED["gpt2"])
+        self.assertEqual(gpt2_cache.nbytes, 75_497_472)
+
+    def test_memory_of_gpt3(self):
+        self.assertEqual(ex.bytes_of(ex.GPT3, 1, 1, 2), 4.5 * 2**20)
+        self.assertEqual(ex.bytes_of(ex.GPT3, 512, 1, 2), 2.25 * 2**30)
+        self.assertEqual(ex.bytes_of(ex.GPT3, 2048, 1, 2), 9 * 2**30)
+        self.assertEqual(ex.memory(ex.GPT3, 2048)["texts_to_outweigh"], 37)
+        self.assertEqual(f"{ex.memory(ex.GPT3, 2048)['weight_bytes'] / 2**30:.0f}", "325")
+
+    def test_memory_is_taken_once(self):
+        cache = KVCache(MODEL.config)
+        places = cache.keys.data_ptr(), cache.values.data_ptr()
+        for t in range(16):
+            forward_cached(FULL[:, t : t + 1], MODEL.weights, MODEL.config, cache)
+        self.assertEqual((cache.keys.data_ptr(), cache.values.data_ptr()), places)
+
+    def test_overflow_is_an_error_and_leaves_the_cache(self):  # C18
+        cache = KVCache(MODEL.config, capacity=6)
+        forward_cached(FULL[:, :5], MODEL.weights, MODEL.config, cache)
+        before = cache.keys.clone(), cache.length
+        with self.assertRaisesRegex(BadInput, "holds 5 positions and has room for 6, so 2 more do not fit"):
+            forward_cached(FULL[:, 5:7], MODEL.weights, MODEL.config, cache)
+        self.assertTrue(torch.equal(cache.keys, before[0]))
+        self.assertEqual(cache.length, before[1])
+        forward_cached(FULL[:, 5:6], MODEL.weights, MODEL.config, cache)
+        with self.assertRaisesRegex(BadInput, "so 1 more do not fit"):
+            forward_cached(FULL[:, 6:7], MODEL.weights, MODEL.config, cache)
+        full = KVCache(MODEL.config)
+        forward_cached(FULL, MODEL.weights, MODEL.config, full)
+        with self.assertRaisesRegex(BadInput, "16 cached and 1 new tokens are 17, more than n_positions 16"):
+            forward_cached(FULL[:, :1], MODEL.weights, MODEL.config, full)
+
+    def test_bad_input(self):
+        for options, words in (
+            (dict(batch=0), "batch 0"),
+            (dict(batch=1.0), "batch 1.0"),
+            (dict(capacity=0), "capacity 0"),
+            (dict(capacity=17), "capacity 17"),
+            (dict(capacity=True), "capacity True"),
+        ):
+            with self.assertRaisesRegex(BadInput, words):
+                KVCache(MODEL.config, **options)
+        cache = KVCache(MODEL.config, batch=2)
+        for ids, words in (
+            (FULL, "1 rows of ids for a cache of 2"),
+            (torch.tensor([[1], [11]]), "id 11"),
+            (torch.tensor([[1], [-1]]), "id -1"),
+            (torch.zeros(2, 0, dtype=torch.int64), "empty"),
+            (torch.zeros(2, 17, dtype=torch.int64), "17 tokens"),
+        ):
+            with self.assertRaisesRegex(BadInput, words):
+                forward_cached(ids, MODEL.weights, MODEL.config, cache)
+        self.assertEqual(cache.length, 0)
+
+    def test_truncate(self):
+        cache = KVCache(MODEL.config)
+        forward_cached(FULL[:, :10], MODEL.weights, MODEL.config, cache)
+        for length in (10, 4):
+            cache.truncate(length)
+            again = cache.copy()
+            found = forward_cached(FULL[:, length:], MODEL.weights, MODEL.config, again)
+            self.assertLessEqual(relative(found, ch04.run(MODEL, FULL)[:, length:]), BOUND)
+        other = torch.tensor([[0, 0, 7]])
+        found = forward_cached(other, MODEL.weights, MODEL.config, cache)  # over what stood behind
+        whole = torch.cat([FULL[:, :4], other], dim=1)
+        self.assertLessEqual(relative(found, ch04.run(MODEL, whole)[:, 4:]), BOUND)
+        for length in (-1, 8):
+            with self.assertRaisesRegex(BadInput, f"cannot truncate to {length}"):
+                cache.truncate(length)
+        cache.truncate(0)
+        self.assertLessEqual(relative(forward_cached(IDS, MODEL.weights, MODEL.config, cache), ch04.run(MODEL, IDS)), BOUND)
+
+    def test_copies_are_their_own(self):
+        cache = KVCache(MODEL.config)
+        forward_cached(FULL[:, :6], MODEL.weights, MODEL.config, cache)
+        copy, wide = cache.copy(), cache.copy(batch=3, capacity=9)
+        forward_cached(FULL[:, 6:8], MODEL.weights, MODEL.config, copy)
+        self.assertEqual((cache.length, copy.length, wide.length, wide.batch, wide.capacity), (6, 8, 6, 3, 9))
+        self.assertFalse(cache.keys[..., 6:, :].any())
+        endings = torch.tensor([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
+        found = forward_cached(endings, MODEL.weights, MODEL.config, wide)
+        whole = torch.cat([FULL[:, :6].expand(3, -1), endings], dim=1)
+        self.assertLessEqual(relative(found, ch04.run(MODEL, whole)[:, 6:]), BOUND)
+        with self.assertRaisesRegex(BadInput, "6 positions do not fit a capacity of 5"):
+            cache.copy(capacity=5)
+        with self.assertRaisesRegex(BadInput, "cache of 3 texts cannot become one of 2"):
+            wide.copy(batch=2)
+
+    def test_a_shared_prefix(self):
+        cache = KVCache(MODEL.config)
+        forward_cached(FULL[:, :6], MODEL.weights, MODEL.config, cache)
+        for ids, shared in (
+            (FULL, 6),
+            (FULL[:, :6], 6),
+            (FULL[:, :3], 3),
+            (torch.tensor([[3, 1, 4, 0, 5, 9, 2]]), 3),
+            (torch.tensor([[0, 1, 4]]), 0),
+            (FULL.expand(2, -1), 0),
+        ):
+            self.assertEqual(cache.shared_prefix(ids), shared)
+        pair = KVCache(MODEL.config, batch=2)
+        rows = torch.tensor([[1, 2, 3], [1, 2, 4]])
+        forward_cached(rows, MODEL.weights, MODEL.config, pair)
+        self.assertEqual(pair.shared_prefix(torch.tensor([[1, 2, 3, 0], [1, 0, 4, 0]])), 1)
+        for row in ex.reuse(MODEL, FULL[:, :6], [torch.tensor([1]), torch.tensor([2, 3])]):
+            self.assertTrue(row["same"], row)
+            self.assertEqual(row["computed"], row["ending"])
+
+    def test_if_cache_is_refused(self):
+        """`cache or KVCache(...)` would throw an empty cache away, and `if cache` feed the whole text or only its last token."""
+        for cache in (KVCache(MODEL.config), Cached(MODEL).cache):
+            with self.assertRaisesRegex(TypeError, "ambiguous"):
+                bool(cache)
+        with self.assertRaises(TypeError):
+            KVCache(MODEL.config) or None
+
+
+class Loop(unittest.TestCase):
+    PROMPTS = ([3, 1, 4], [7, 7, 7], [5], [9, 2, 6, 5, 3], [1, 0])
+
+    def test_the_tokens_of_the_whole_text(self):
+        for temperature in (0, 1.0):
+            for prompt in self.PROMPTS:
+                room = 16 - len(prompt) + 1
+                options = dict(temperature=temperature, end=None, seed=2)
+                ours = generate([prompt], MODEL, room, **options, forward=Cached(MODEL)).row()
+                self.assertEqual(ours, generate([prompt], MODEL, room, **options).row())
+        batch = generate(self.PROMPTS, MODEL, 12, end=None, forward=Cached(MODEL, 5))
+        self.assertEqual([batch.row(r) for r in range(5)], [generate([p], MODEL, 12, end=None).row() for p in self.PROMPTS])
+
+    def test_as_transformers(self):
+        for prompt in self.PROMPTS:
+            room = 16 - len(prompt) + 1
+            theirs = ch05.library_greedy(LIBRARY, torch.tensor([prompt]), room)
+            self.assertEqual(generate([prompt], MODEL, room, end=None, forward=Cached(MODEL)).row(), theirs)
+
+    def test_a_window_that_moves(self):
+        """Where the window has moved, no prefix is shared and all is computed anew: right, and no faster."""
+        for window in (4, 16):
+            cached = Cached(MODEL)
+            ours = generate([[7, 3, 1]], MODEL, 40, end=None, window=window, forward=cached).row()
+            self.assertEqual(ours, generate([[7, 3, 1]], MODEL, 40, end=None, window=window).row())
+        self.assertGreater(cached.computed, 16 * 20)
+
+    def test_another_text_in_the_same_cache(self):
+        cached = Cached(MODEL)
+        for prompt in (*self.PROMPTS, [3, 1, 4], [3, 1, 5]):
+            self.assertEqual(
+                generate([prompt], MODEL, 9, end=None, forward=cached).row(), generate([prompt], MODEL, 9, end=None).row()
+            )
+        before = cached.computed
+        generate([[3, 1, 5]], MODEL, 9, end=None, forward=cached)  # the same again: only the last position is computed anew
+        self.assertEqual(cached.computed - before, 9)
+
+    def test_an_interrupted_step_does_no_harm(self):
+        cached = Cached(MODEL)
+        right, count = gpt2.mlp, [0]
+
+        def breaks(*args):
+            count[0] += 1
+            if count[0] == 6:  # in the second layer of the third step
+                raise KeyboardInterrupt
+            return right(*args)
+
+        with mock.patch.object(gpt2, "mlp", breaks), self.assertRaises(KeyboardInterrupt):
+            generate([[7]], MODEL, 9, end=None, forward=cached)
+        self.assertEqual(cached.cache.length, 2)
+        self.assertEqual(generate([[7]], MODEL, 9, end=None, forward=cached).row(), generate([[7]], MODEL, 9, end=None).row())
+
+
+class Failures(unittest.TestCase):
+    FIRST = (6, 6, 9, 5, 6)  # in the order of FAILURES, for a prompt of 6 and a ring of 9
+
+    def test_each_leaves_the_oracle_where_it_must_and_says_nothing(self):
+        for model in (MODEL, replace(MODEL, weights={k: w.double() for k, w in MODEL.weights.items()})):
+            for name, first in zip(ex.FAILURES, self.FIRST, strict=True):
+                ids = FULL[:, :15]  # the position one too far would be the model's last at 16
+                found = ex.failure(model, name, ids, 6, 9)
+                self.assertIsNone(found["raised"], name)
+                self.assertEqual(found["first"], first, name)
+                self.assertGreater(found["at_first"], 1e-3, name)
+                before = [x for x in found["by_position"][:first] if x is not None]
+                self.assertLess(max(before, default=0), BOUND, name)
+
+    def test_the_right_one_does_not(self):
+        with mock.patch.object(ex, "wrong", lambda model, *_: Cached(model)):
+            found = ex.failure(MODEL, "none", FULL, 6, 9)
+        self.assertEqual((found["first"], found["moved"], found["raised"]), (None, 0, None))
+        with mock.patch.object(ex, "wrong", lambda model, *_: ex.Wrong(model)):  # no fault in it
+            found = ex.failure(MODEL, "none", FULL, 6, 9)
+        self.assertEqual((found["first"], found["moved"], found["raised"]), (None, 0, None))
+
+    def test_an_exception_would_be_told(self):
+        found = ex.failure(MODEL, "position off by one", FULL, 6, 9)  # at the last position the table ends
+        self.assertIn("IndexError", found["raised"])
+
+    def test_each_guard_stops_its_failure(self):
+        for name in ex.FAILURES:
+            message = ex.guard(MODEL, name, FULL[:, :15], 6, 9)
+            self.assertIsNotNone(message, name)
+            self.assertIn(name, ex.GUARDS)
+
+    def test_the_guards_let_the_right_one_pass(self):
+        for name in ex.FAILURES:
+            right = ex.Wrong(MODEL)
+            with mock.patch.object(ex, "wrong", lambda *_, right=right: right):
+                self.assertIsNone(ex.guard(MODEL, name, FULL, 6, 9), name)
+        for past, new in ((0, 1), (0, 5), (3, 1), (3, 4)):
+            cache = KVCache(MODEL.config)
+            if past:
+                forward_cached(FULL[:, :past], MODEL.weights, MODEL.config, cache)
+            ids = FULL[:, past : past + new]
+            ex.guarded(ids, MODEL.config, cache, kv_cache.positions(past, new), kv_cache.hidden(past, new))
+            if new > 1:
+                with self.assertRaisesRegex(BadInput, "align the mask"):
+                    ex.guarded(ids, MODEL.config, cache, kv_cache.positions(past, new), None)
+
+    def test_text(self):
+        model = load()
+        ids = ex.some_ids(model, 12)
+        right = generate(ids, model, 20, end=None).row()
+        zero = ex.failure_text(model, "position always 0", ids, 20, 24)
+        self.assertNotEqual(zero, ex.decode(right, model.tokenizer))
+        self.assertIsInstance(ex.failure_text(MODEL, "ring buffer", FULL[:, :6], 9, 9), str)
+
+
+class Cost(unittest.TestCase):
+    def test_the_published_ratios(self):
+        """5, 10.5 and 69.5 count the new tokens' work alone; with the prefill they are 1.0, 7.9 and 58.4."""
+        for prompt, new, without, with_it in ((5, 1, "5.0", "1.0"), (5, 12, "10.5", "7.9"), (20, 100, "69.5", "58.4")):
+            found = ex.tokens_processed(prompt, new)
+            self.assertEqual((f"{found['ratio_without_prefill']:.1f}", f"{found['ratio']:.1f}"), (without, with_it))
+            self.assertEqual(found["ratio_without_prefill"], prompt + (new - 1) / 2)
+
+    def test_positions_are_those_that_run(self):
+        for prompt, new in ((5, 1), (3, 7), (1, 16)):
+            fed, cached = [], Cached(MODEL)
+
+            def forward(ids, fed=fed):
+                fed.append(ids.shape[1])
+                return gpt2.forward(ids, MODEL.weights, MODEL.config)
+
+            generate(FULL[:, :prompt], MODEL, new, end=None, forward=forward)
+            generate(FULL[:, :prompt], MODEL, new, end=None, forward=cached)
+            counted = ex.tokens_processed(prompt, new)
+            self.assertEqual((sum(fed), cached.computed), (counted["naive"], counted["cached"]))
+
+    def test_flops_are_those_that_torch_counts(self):
+        for prompt, new in ((5, 1), (3, 7), (1, 16)):
+            wanted = ex.flops_of_loop(MODEL.config, prompt, new)
+            for forward, flops in zip((None, Cached(MODEL)), wanted, strict=True):
+                with FlopCounterMode(display=False) as counter:
+                    generate.__wrapped__(FULL[:, :prompt], MODEL, new, end=None, forward=forward)
+                self.assertEqual(counter.get_total_flops(), flops, (prompt, new, forward))
+
+    def test_times_on_a_clock_of_our_own(self):
+        """Each position costs 1 s in either loop; the first run of each 1,000 s more, and is discarded."""
+        now, runs = [0.0], [0]
+
+        class Slow(Cached):
+            def __call__(self, ids):
+                before = self.computed
+                found = super().__call__(ids)
+                now[0] += self.computed - before
+                return found
+
+        def naive(model):
+            runs[0] += 1
+            first = [1000.0 if runs[0] == 1 else 0.0]
+
+            def forward(ids):
+                now[0] += ids.shape[1] + first[0]
+                first[0] = 0.0
+                return gpt2.forward(ids, model.weights, model.config)
+
+            return forward
+
+        with mock.patch.object(ex, "Cached", Slow), mock.patch.object(ex, "whole_text", naive):
+            rows = ex.loop_times(MODEL, 5, 10, (1, 2, 10), runs=3, timer=lambda: now[0])
+        for row in rows:
+            counted = ex.tokens_processed(5, row["new"])
+            self.assertEqual((row["naive_s"], row["cached_s"]), (counted["naive"], counted["cached"]))
+            self.assertEqual((row["ratio"], row["positions_ratio"]), (counted["ratio"],) * 2)
+        self.assertIsNone(rows[0]["ratio_without_prefill"])
+        self.assertAlmostEqual(rows[2]["ratio_without_prefill"], rows[2]["positions_ratio_without_prefill"])
+
+    def test_decode_rates(self):
+        """Turns, warm-up and ratios; the matrices are all that a step reads whole."""
+        rates = ex.decode_rates(MODEL, tokens=4, runs=2)
+        self.assertAlmostEqual(rates["over_floor"], rates["ours_per_s"] / rates["floor_per_s"])
+        self.assertAlmostEqual(rates["over_library"], rates["ours_per_s"] / rates["library_per_s"])
+        for of in (config(), config(tie_word_embeddings=False)):
+            flops = sum(2 * w.numel() for w in ex.matrices(Artefact(of, weights(of), None, {})))
+            counted = gpt2.flops_per_token(of, 1)
+            self.assertEqual(flops, counted["total"] - counted["attention_scores_and_values"])
+
+
+class Commands(FolderCase):
+    def json(self, *argv):
+        status, out, err = call(kv_cache.main, *argv, "--json")
+        self.assertEqual((status, err), (0, ""))
+        return json.loads(out)
+
+    def test_tour(self):
+        status, out, err = call(kv_cache.main)
+        self.assertEqual((status, err), (0, ""))
+        for text in ("the same tokens", "71 with it, 2,490 without", "holds 71 pairs", "8,192 bytes a token", "2,097,152"):
+            self.assertIn(text, out)
+        self.assertTrue(self.json()["same_as_naive"])
+
+    def test_every_command_on_a_tiny_model(self):
+        folder = write_folder(self.folder / "m")
+        for argv, texts in (
+            (["splits", "--model", folder], ("one by one", "16 of 16", "residual_mid")),
+            (["invariants", "--model", folder], ("holds t pairs", "yes")),
+            (["failures", "--model", folder, "--plot", self.folder / "f.svg"], ("ring buffer", "What stops each", "nothing")),
+            (["cost", "--model", folder, "--prompt-tokens", "5", "--new", "1,12"], ("7.9", "10.5")),
+            (["cost"], ("58.4", "69.5", "6,950", "119")),
+            (["memory"], ("2.250", "9.000", "4,718,592", "325.2 GiB", "37")),
+            (["memory", "--config", "gpt2", "--bytes", "4", "--batch", "2"], (f"{2 * 75_497_472:,}",)),
+        ):
+            status, out, err = call(kv_cache.main, *argv)
+            self.assertEqual((status, err), (0, ""), argv)
+            self.assertNotIn(" NO ", out)
+            for text in texts:
+                self.assertIn(text, out, argv)
+        self.assertIn("position always 0", (self.folder / "f.svg").read_text())
+
+    def test_json(self):
+        folder = write_folder(self.folder / "m")
+        self.assertTrue(all(r["relative_difference"] <= BOUND for r in self.json("splits", "--model", folder)["splits"]))
+        self.assertTrue(all(all(row.values()) for row in self.json("invariants", "--model", folder)["invariants"].values()))
+        failures = self.json("failures", "--model", folder)["failures"]
+        self.assertEqual([f["failure"] for f in failures], list(ex.FAILURES))
+        self.assertTrue(all(f["guard"] for f in failures))
+        found = self.json("cost", "--model", "toy", "--prompt-tokens", "5", "--new", "1,12", "--time")
+        self.assertEqual([t["new"] for t in found["times"]], [1, 12])
+        self.assertEqual(self.json("memory", "--tokens", "2048")["rows"][0]["all_bytes"], 9 * 2**30)
+
+    def test_bad_input(self):
+        folder = write_folder(self.folder / "m")
+        for argv, word in (
+            (["cost", "--model", folder, "--new", "100"], "n_positions 16"),
+            (["cost", "--plot", "x.svg"], "--time"),
+            (["cost", "--time", "--plot", "x.txt"], "x.txt"),
+            (["failures", "--plot", "x.txt"], "x.txt"),
+            (["memory", "--tokens", "2049"], "n_positions 2048"),
+            (["memory", "--config", "gpt5"], "gpt5"),
+            (["memory", "--bytes", "3"], "--bytes"),
+            (["nonsense"], "nonsense"),
+            (["--model", "nowhere"], "no model"),
+        ):
+            self.assertBad(kv_cache.main, argv, word)
+
+
+if __name__ == "__main__":
+    unittest.main()
