@@ -7,12 +7,13 @@ import torch
 
 from examples.ch04 import gpt2_from_scratch as gpt2
 from scripts import compare_published, evidence
-from scripts.registry import EXPERIMENTS, measure_by_id
+from scripts.registry import measure_by_id
+from tests import records
 from tests.faults import epsilon, head_order, mask
 from tests.standin_hub import COMMIT, StandInHub, needs_loopback
-from tests.support import ROOT, FolderCase, agreement_at_size, call
+from tests.support import FolderCase, call
 
-RECORDS = evidence.read_results(evidence.results_path(ROOT, "ch04"))
+RECORDS = records.of("ch04")
 RIGHT_COUNT = gpt2.parameter_count
 
 
@@ -20,40 +21,8 @@ def setUpModule():
     torch.set_num_threads(2)
 
 
-def again(id):
-    """The values of an experiment measured now, on its own model."""
-    if id == "ch04.agreement-at-size":
-        return evidence.plain(agreement_at_size())
-    experiment = next(e for e in EXPERIMENTS if e.id == id)
-    model = MODELS.get(experiment.model) if experiment.loads else None
-    return evidence.plain(measure_by_id(id, model))
-
-
-MODELS = evidence.Models()
-
-
-def without_worst(values):
-    """A tolerance's values but for the worst one seen, which is this machine's."""
-    return {key: value for key, value in values.items() if key != "worst"}
-
-
-class MeasuredAgain(unittest.TestCase):
-    def test_exact(self):
-        ids = [e.id for e in EXPERIMENTS if e.kind == "exact"]
-        self.assertGreaterEqual(len(ids), 6)
-        for id in ids:
-            with self.subTest(id):
-                self.assertEqual(again(id), RECORDS[id]["values"])
-
-    def test_tolerance(self):
-        ids = [e.id for e in EXPERIMENTS if e.kind == "tolerance"]
-        self.assertGreaterEqual(len(ids), 4)
-        for id in sorted(ids, key=lambda id: RECORDS[id]["model"]):
-            with self.subTest(id):
-                found = again(id)
-                self.assertTrue(found["held"], found)
-                self.assertLessEqual(found["worst"], found["bound"])
-                self.assertEqual(without_worst(found), without_worst(RECORDS[id]["values"]))
+class MeasuredAgain(records.MeasuredAgain, unittest.TestCase):
+    chapter, exact, tolerance = "ch04", 6, 4
 
     def test_what_the_records_say(self):
         """What the manuscript builds on, apart from being the same again."""
@@ -73,7 +42,7 @@ class Mutations(unittest.TestCase):
 
     def assertBreaks(self, id, name, wrong):
         with mock.patch.object(gpt2, name, wrong):
-            self.assertNotEqual(without_worst(again(id)), without_worst(RECORDS[id]["values"]))
+            self.assertNotEqual(records.without_worst(records.again(id)), records.without_worst(RECORDS[id]["values"]))
 
     def test_the_mask_off_by_one(self):
         self.assertBreaks("ch04.mask", "attention", mask(2))

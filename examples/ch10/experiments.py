@@ -100,10 +100,10 @@ def compare_layers(model, ids, sizes):
     for (point, layer), right in theirs.items():
         left = ours[point, layer]
         visible = right > -float("inf")
-        if not torch.equal(left > -float("inf"), visible):  # another mask
-            difference = float("inf")
-        else:
+        if torch.equal(left > -float("inf"), visible):
             difference = ch04.largest(left[visible].double() - right[visible].double())
+        else:  # another mask: wrong by all there is
+            difference = ch04.largest(right[visible])
         rows.append(
             {"point": point, "layer": layer, "largest_difference": difference, "largest_value": ch04.largest(right[visible])}
         )
