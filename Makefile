@@ -20,7 +20,7 @@ test: $(READY) ## all tests
 lint: $(READY) ## ruff: rules and layout
 	@$(RUN) -m ruff check . && $(RUN) -m ruff format --check .
 
-bench: $(READY) ## speed and memory beside transformers, as ratios; takes minutes
+bench: $(READY) ## speed, memory and decoding beside transformers, as ratios; a quarter of an hour
 	@$(RUN) scripts/bench.py
 
 evidence: $(READY) ## run the experiments, refresh results, figures, manuscripts; CHAPTER=ch04 ONLY=ch04.mask MODEL=...

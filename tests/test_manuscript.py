@@ -6,6 +6,7 @@ import shutil
 import unittest
 from unittest import mock
 
+from scripts import compare_published
 from scripts import manuscript as ms
 from scripts.registry import CLAIMS, EXPERIMENTS, Claim
 from tests.support import ROOT, FolderCase, call
@@ -302,12 +303,29 @@ class Register(Copy):
 
 
 class Length(unittest.TestCase):
-    def test_the_chapter_is_a_chapter(self):
-        text = ms.manuscripts(ROOT)["ch04"].read_text()
-        prose = ms.blanked(text, ms.HEAD, ms.FENCED, ms.COMMENT, r"^\|.*?$")
-        self.assertTrue(3500 <= len(prose.split()) <= 6000)
-        exercises = text.split("## Exercises")[1].split("## References")[0]
-        self.assertEqual((exercises.count("*Hand in:*"), exercises.count("*A right answer shows*")), (7, 7))
+    def test_each_chapter_is_a_chapter(self):
+        for chapter, least, most in (("ch04", 3500, 6000), ("ch05", 2500, 4500), ("ch10", 2500, 4500)):
+            text = ms.manuscripts(ROOT)[chapter].read_text()
+            prose = ms.blanked(text, ms.HEAD, ms.FENCED, ms.COMMENT, r"^\|.*?$")
+            self.assertTrue(least <= len(prose.split()) <= most, chapter)
+            exercises = text.split("## Exercises")[1].split("## References")[0]
+            self.assertEqual((exercises.count("*Hand in:*"), exercises.count("*A right answer shows*")), (7, 7), chapter)
+            for kind in ("**Established", "**Measured", "**hypothesis"):
+                self.assertIn(kind, text, chapter)
+
+
+class Published(unittest.TestCase):
+    def test_what_earlier_texts_printed_is_recomputed(self):
+        """Every published number of chapters 5 and 10 is set beside the record that it names."""
+        records = ms.load_records(ROOT)
+        entries = [r for ref, r in records.items() if ref.startswith("published.") and " " in str(r.get("measured"))]
+        self.assertEqual(len(entries), 8)
+        for entry in entries:
+            ref, path = entry["measured"].split(" ")
+            measured = ms.look_up(records[ref], path)
+            verdict = lambda e, measured=measured: compare_published.verdict(e, measured)[0]  # noqa: E731
+            self.assertIn(verdict(entry), ("same", "within stated bounds"), entry)
+            self.assertEqual(verdict({**entry, "value": entry["value"] * 2}), "different")
 
 
 if __name__ == "__main__":

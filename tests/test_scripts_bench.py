@@ -44,11 +44,11 @@ class Turns(unittest.TestCase):
 
 
 class Script(FolderCase):
-    def test_both_parts_on_a_tiny_model(self):
+    def test_all_parts_on_a_tiny_model(self):
         folder = write_folder(self.folder / "a")
         status, out, err = call(bench.main, "--model", folder, "--tokens", "4", "--runs", "1", "--processes", "1")
         self.assertEqual((status, err), (0, ""))
-        for text in ("ratio", "all ratios", "load and run, s", "transformers"):
+        for text in ("ratio", "all ratios", "load and run, s", "transformers", "ours / floor", "Decoding 16 tokens"):
             self.assertIn(text, out)
 
     def test_bad_input(self):
