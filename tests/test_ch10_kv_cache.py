@@ -271,6 +271,9 @@ class Cache(unittest.TestCase):
             with self.assertRaisesRegex(BadInput, words):
                 forward_cached(ids, MODEL.weights, MODEL.config, cache)
         self.assertEqual(cache.length, 0)
+        half = KVCache(MODEL.config, dtype=torch.bfloat16)
+        with self.assertRaisesRegex(BadInput, "the cache is torch.bfloat16 and the weights are torch.float32"):
+            forward_cached(FULL, MODEL.weights, MODEL.config, half)
 
     def test_truncate(self):
         cache = KVCache(MODEL.config)

@@ -12,7 +12,7 @@ import torch
 
 from examples.ch01.command import BadInput
 from scripts import evidence
-from scripts.registry import CLAIMS, EXPERIMENTS, Experiment, rounded, sig
+from scripts.registry import CLAIMS, EXPERIMENTS, Experiment, above, rounded, sig
 from tests.support import ROOT, FolderCase, call
 
 ONE = Experiment("ch98.one", "exact", "One is one.", "Nothing else.", lambda model: {"n": 1}, model="none", loads=False)
@@ -90,6 +90,9 @@ class Records(EvidenceCase):
     def test_significant_digits(self):
         self.assertEqual([sig(x) for x in (1234.5, 0.00012345, -9.876, 0.0, None)], [1230.0, 0.000123, -9.88, 0.0, None])
         self.assertEqual(sig(6.8e-7, 1), 7e-7)
+        self.assertEqual(
+            [above(x) for x in (1.37e-7, 6.8e-7, 9.2e-7, 2e-6, 1.0, 1.01, 0.0, 0)], [2e-7, 7e-7, 1e-6, 2e-6, 1.0, 2.0, 0.0, 0]
+        )
         self.assertEqual(rounded([{"a": 1.23456, "b": 7, "c": "x"}], 2), [{"a": 1.2, "b": 7, "c": "x"}])
 
 

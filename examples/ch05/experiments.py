@@ -230,15 +230,17 @@ def probability_by_round(model, whole, start, length, window=WINDOW, rounds=8):
 
 
 def one_sampled_step(model, whole, start, length, seeds=4, tokens=300, window=WINDOW):
-    """Within a cycle, after two rounds of it, one token drawn at temperature 1 and then greedy again, once for each seed.
+    """Within a cycle, in its third round, one token drawn at temperature 1 and then greedy again, once for each seed.
+
+    The draws are spread over the round: seed s draws the token that is s / seeds of the round in.
 
     [{seed, same_token, after, length, same_cycle}]: whether the draw took the greedy token all the same; how many tokens after it
     the text is in a cycle again, how long that is, and whether it is the old one (all None where `tokens` more show none).
     """
-    at = start + 2 * length
     old = {tuple(whole[start + i : start + i + length]) for i in range(length)}  # the cycle, from each of its tokens
     rows = []
     for seed in range(seeds):
+        at = start + 2 * length + seed * length // seeds
         drawn = generate([whole[:at]], model, 1, temperature=1.0, seed=seed, end=None, window=window).row()
         row = {"seed": seed, "same_token": drawn[0] == whole[at], "after": None, "length": None, "same_cycle": None}
         first = max(0, at + 1 - window)  # the first token that the next step sees

@@ -297,8 +297,9 @@ class _Show:
             print(self.stream.rest() if self.stream else "")
         stopped = " up to an end token" if ended is not None else ""
         settings = ", ".join(f"{k.replace('_', '-')} {v}" for k, v in self.settings.items() if v is not None)
+        fed = "whole text" if args["window"] is None else f"last {args['window']} tokens"
         note = f"[{len(self.new)} new tokens{stopped} in {seconds:.1f} s; {settings}, seed {args['seed']}; each step ran the"
-        print(f"\n{note} whole text through the model]", flush=True)
+        print(f"\n{note} {fed} through the model]", flush=True)
 
 
 if __name__ == "__main__":

@@ -360,8 +360,8 @@ def flops_of_loop(config, prompt, new):
 def loop_times(model, prompt, new, marks, runs=3, seed=0, timer=time.perf_counter, progress=lambda: None):
     """Seconds until the m-th new token, naive and cached, for each m in `marks`: medians of `runs` after a discarded one.
 
-    [{new, naive_s, cached_s, ratio, ratio_without_prefill, ...}]: the latter divides the naive time by the cached time of the new
-    tokens alone, the first of which the prefill has paid for; beside them the same ratios of positions.
+    [{new, naive_s, cached_s, ratio, ratio_without_prefill, ...}]: the latter leaves the prefill out, as counts of positions may: it
+    divides the naive time by m decode steps at their mean time. Beside them the same ratios of positions, and that of FLOPs.
     """
     ids = ch04.random_ids(model, prompt, seed=seed)
     times = {"naive": [], "cached": []}
@@ -376,7 +376,7 @@ def loop_times(model, prompt, new, marks, runs=3, seed=0, timer=time.perf_counte
     for m in marks:
         naive, cached = (ch04.median_after(run[m - 1] for run in times[name]) for name in ("naive", "cached"))
         after = ch04.median_after(run[m - 1] - run[0] for run in times["cached"])
-        counted = tokens_processed(prompt, m)
+        counted, (naive_flops, cached_flops) = tokens_processed(prompt, m), flops_of_loop(model.config, prompt, m)
         rows.append(
             {
                 "new": m,
@@ -386,6 +386,7 @@ def loop_times(model, prompt, new, marks, runs=3, seed=0, timer=time.perf_counte
                 "ratio_without_prefill": naive / (after * m / (m - 1)) if m > 1 else None,
                 "positions_ratio": counted["ratio"],
                 "positions_ratio_without_prefill": counted["ratio_without_prefill"],
+                "flop_ratio": naive_flops / cached_flops,
             }
         )
     return rows

@@ -152,6 +152,8 @@ def forward_cached(ids, weights, config, cache, trace=None):
 def stream_cached(ids, weights, config, cache, trace=None):
     """The stream [B, T, d] of the new positions after the last layer, not yet normalised; as `forward_cached`."""
     check(ids, config, cache)
+    if weights["wte.weight"].dtype != cache.keys.dtype:
+        raise BadInput(f"the cache is {cache.keys.dtype} and the weights are {weights['wte.weight'].dtype}; make it by KVCache.of")
     past, T = cache.length, ids.shape[1]
     return pass_over(ids, weights, config, cache, positions(past, T, ids.device), hidden(past, T, ids.device), trace)
 

@@ -7,10 +7,10 @@ MARKERS = "osD^v"
 
 def plot_failures(rows, prompt, path):
     """How far each failure's logits are from the oracle's at each position: rows with `failure` and `by_position` (None: not
-    computed), on a logarithmic scale; `prompt` tokens come first."""
+    computed), on a logarithmic scale, which has no place for an exact 0; `prompt` tokens come first."""
     figure, axes = new_figure()
     for i, (row, marker) in enumerate(zip(rows, MARKERS, strict=False)):
-        seen = [(t, max(100 * x, 1e-6)) for t, x in enumerate(row["by_position"]) if x is not None]
+        seen = [(t, 100 * x) for t, x in enumerate(row["by_position"]) if x]
         style = dict(marker=marker, markersize=3.5, linewidth=0.9, color=str(0.0 + 0.15 * i), markevery=(i % 3, 3))
         axes.semilogy(*zip(*seen, strict=True), label=row["failure"], **style)
     axes.axvline(prompt - 0.5, color="0.5", linestyle=":")
@@ -20,11 +20,12 @@ def plot_failures(rows, prompt, path):
 
 
 def plot_cost(rows, path):
-    """Ratios naive / cached by new tokens, from `loop_times`: measured time, beside positions computed, both ways."""
+    """Ratios naive / cached by new tokens, from `loop_times`: measured time, beside FLOPs and positions, the latter both ways."""
     figure, axes = new_figure()
     for key, style, grey, label in (
         ("positions_ratio_without_prefill", "s:", "0.6", "positions, without the prefill"),
         ("positions_ratio", "o--", "0.35", "positions"),
+        ("flop_ratio", "D-.", "0.5", "FLOPs"),
         ("ratio", "^-", "0.0", "time"),
     ):
         axes.plot([r["new"] for r in rows], [r[key] for r in rows], style, color=grey, label=label)
