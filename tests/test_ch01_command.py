@@ -160,5 +160,25 @@ class Files(FolderCase):
         self.assertEqual(table(["a", "n"], [["x", "1,234"], ["yy", 5]]).splitlines()[2:], ["x    1,234", "yy       5"])
 
 
+class ClosedPipe(unittest.TestCase):
+    def test_an_interrupt_stays_one(self):
+        """Ctrl-C, and nobody left to read what is said about it: 130 all the same; a closed pipe alone is no failure."""
+
+        def after_interrupt(argv):
+            try:
+                raise KeyboardInterrupt
+            except KeyboardInterrupt:
+                raise BrokenPipeError  # noqa: B904  as a print in the handler would
+
+        def alone(argv):
+            raise BrokenPipeError
+
+        import os
+        from unittest import mock
+
+        with mock.patch.object(os, "dup2"), mock.patch("sys.stdout", mock.Mock(fileno=lambda: 1)):
+            self.assertEqual([command(body)([]) for body in (after_interrupt, alone)], [130, 0])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -123,6 +123,7 @@ class LastPosition(unittest.TestCase):
     def test_bad_settings(self):
         for options, words in (
             (dict(tokens=0), "0 new tokens"),
+            (dict(tokens=10**14, window=4), "100000000000000 new tokens"),
             (dict(tokens=1.5), "1.5 new tokens"),
             (dict(tokens=True), "True new tokens"),
             (dict(window=0), "window 0"),
@@ -148,6 +149,12 @@ class LastPosition(unittest.TestCase):
             ([[1], []], "empty"),
             ([[1, 11]], "id 11"),
             ([[1], [-1]], "id -1"),
+            ([[1.9]], "float32"),
+            ([["a"]], "no row of ids"),
+            (["ab"], "no row of ids"),
+            ([[None]], "no row of ids"),
+            ([[2**70]], "no row of ids"),
+            ([[True]], "bool"),
             (torch.tensor([1, 2]), "shape"),
             (torch.zeros(0, 3, dtype=torch.int64), "empty"),
             ([torch.tensor([[1]])], "shape"),
@@ -204,6 +211,22 @@ class Rows(unittest.TestCase):
             with self.assertRaisesRegex(BadInput, "nothing but minus infinity"):
                 generate([[1]], MODEL, 2, temperature=temperature, forward=dead, end=None)
 
+    def test_each_token_is_told_as_it_comes(self):
+        told = []
+        made = generate(PROMPTS, MODEL, 6, end=None, on_token=lambda r, i, x: told.append((r, i, int(x.argmax()), tuple(x.shape))))
+        for r in range(len(PROMPTS)):
+            self.assertEqual([i for row, i, _, _ in told if row == r], made.row(r))
+        self.assertTrue(all(i == best and shape == (11,) for _, i, best, shape in told))
+        self.assertEqual(len(told), 30)
+        made.ids[0, 0] = 3  # a tensor like any other, although the loop runs in inference mode
+
+    def test_padding_never_reaches_the_model(self):
+        for pad in (-1, 99, 2):
+            made = generate([[7], [3, 1, 4]], MODEL, 8, end=[5], pad=pad)
+            rows = [made.row(r) for r in (0, 1)]
+            self.assertEqual(rows, [generate([p], MODEL, 8, end=[5]).row() for p in ([7], [3, 1, 4])])
+            self.assertEqual(set(made.ids[0, made.lengths[0] :].tolist()), {pad})
+
     def test_same_seed_same_text(self):
         one = [generate([[7]], MODEL, 16, temperature=1.0, seed=s, end=None).row() for s in (3, 3, 4)]
         self.assertEqual(one[0], one[1])
@@ -256,6 +279,7 @@ class Ends(FolderCase):
             (None, {"eos_token_id": 3}, {3}),
             (None, {"eos_token_id": [3, 5]}, {3, 5}),
             ({"eos_token_id": [4, 5]}, {"eos_token_id": 3}, {4, 5}),
+            ({"eos_token_id": []}, {"eos_token_id": 3}, set()),
             ({}, {"eos_token_id": 3}, {3}),
             ({"eos_token_id": None}, {"eos_token_id": 3}, {3}),
         ):
@@ -323,6 +347,15 @@ class Streaming(unittest.TestCase):
         for ids in (euro[:2], [*euro[:1], *tokenizer.encode("x").ids], euro[1:], [*euro[:2], *euro[:2], *euro], euro[:1] * 7):
             self.assertEqual("".join(self.stream(tokenizer, ids)), decode(ids, tokenizer), ids)
 
+    def test_a_tokenizer_with_a_mark_for_each_byte(self):
+        """With byte fallback every byte of an unfinished character shows as one U+FFFD."""
+        vocab = {f"<0x{i:02X}>": i for i in range(256)} | {"a": 256}
+        tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[], byte_fallback=True))
+        tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+        ids = [256, *"🙂".encode(), 256, *"€".encode()]
+        self.assertEqual(decode(ids[:3], tokenizer), "a\ufffd\ufffd")
+        self.assertEqual(self.stream(tokenizer, ids), ["a", "", "", "", "🙂", "a", "", "", "€", ""])
+
     def test_the_embedded_tokenizer(self):
         tokenizer = load().tokenizer
         ids = encode("HAMLET:\nO, naïve — «word»", tokenizer)[0].tolist()
@@ -330,6 +363,9 @@ class Streaming(unittest.TestCase):
 
 
 class PaddedVocabulary(unittest.TestCase):
+    def test_the_special_tokens_are_known(self):
+        self.assertIsNone(module.known_ids(load()))  # all of them, the end token too
+
     def test_ids_without_a_piece_are_never_chosen(self):
         tokenizer = byte_tokenizer()
         of = config(vocab_size=300)
@@ -367,18 +403,55 @@ class Repetition(unittest.TestCase):
             self.assertEqual(ex.cycle([i, *generate([[i]], model, 20, forward=forward).row()], 1)[1], 4)
 
     def test_repeated(self):
-        self.assertEqual(ex.repeated([1, 2, 1, 2, 1, 3], 2), [False, False, True, True, False])
+        self.assertEqual(ex.repeated([1, 2, 1, 2, 1, 3], 2), [False, False, False, True, True, False])
+        self.assertEqual(ex.repeated([1, 1], 4), [False, False])
 
     def test_the_measurements_run(self):
         """On G, which has no tokenizer, all of chapter 5's observations have their shape."""
         rows, texts = ex.greedy_cycles(MODEL, ("a b", "c"), tokens=60, window=4)
-        self.assertTrue(all(r["length"] for r in rows))
+        for row, text in zip(rows, texts, strict=True):
+            whole = text["ids"]  # the least period of the end, and the first token from which it holds
+            length = next(n for n in range(1, 40) if whole[-20:] == whole[-20 - n : -n])
+            start = next(s for s in range(len(whole)) if all(whole[i] == whole[i + length] for i in range(s, len(whole) - length)))
+            self.assertEqual((row["length"], text["start"]), (length, start))
+            self.assertEqual(row["enters_after"], max(0, start - row["prompt"]))
+        self.check_rounds(rows[0], texts[0])
         found = ex.probability_by_round(MODEL, texts[0]["ids"], texts[0]["start"], rows[0]["length"], window=4, rounds=3)
         self.assertTrue(all(0 < p <= 1 for p in found))
         steps = ex.one_sampled_step(MODEL, texts[0]["ids"], texts[0]["start"], rows[0]["length"], seeds=6, tokens=60, window=4)
-        self.assertEqual({s["same_cycle"] for s in steps if s["same_token"]} - {True}, set())
+        self.check_steps(rows[0], texts[0], steps)
         shares = ex.repetition_by_policy(MODEL, ("a b", "c"), width=5)
         self.assertEqual([len(r["shares"]) for r in shares], [3] * len(ex.POLICIES))
+        flags = []
+        for text in ("a b", "c"):
+            prompt = ex.text_or_ids(MODEL, text)
+            flags += ex.repeated(prompt + generate([prompt], MODEL, 15, end=None).row())[-15:]
+        self.assertAlmostEqual(shares[0]["share"], sum(flags) / 30)
+        self.assertAlmostEqual(shares[0]["last"], (sum(flags[10:15]) + sum(flags[25:30])) / 10)
+
+    def check_rounds(self, row, text):
+        """The mean probability of the chosen tokens, round by round, from the logits themselves."""
+        whole, n = text["ids"], row["length"]
+        for r, mean in enumerate(ex.probability_by_round(MODEL, whole, text["start"], n, window=4, rounds=3)):
+            chosen = []
+            for t in range(text["start"] + r * n, text["start"] + (r + 1) * n):
+                logits = gpt2.forward(torch.tensor([whole[max(0, t - 4) : t]]), MODEL.weights, MODEL.config)[0, -1]
+                chosen.append(torch.softmax(logits, -1)[whole[t]].item())
+            self.assertAlmostEqual(mean, sum(chosen) / n, places=5)
+
+    def check_steps(self, row, text, steps):
+        """Each draw again, by itself: what was drawn, and where the text is in a cycle after it."""
+        whole, n = text["ids"], row["length"]
+        old = {tuple(whole[text["start"] + i : text["start"] + i + n]) for i in range(n)}
+        self.assertEqual(len(steps), 6)
+        for seed, step in enumerate(steps):
+            at = text["start"] + 2 * n + seed * n // 6
+            drawn = generate([whole[:at]], MODEL, 1, temperature=1.0, seed=seed, end=None, window=4).row()
+            self.assertEqual(step["same_token"], drawn[0] == whole[at])
+            after = [*whole[:at], *drawn, *generate([[*whole[:at], *drawn]], MODEL, 60, end=None, window=4).row()]
+            start = next(s for s in range(at - 3, len(after)) if after[s : -step["length"]] == after[s + step["length"] :])
+            round_ = tuple(after[start : start + step["length"]])
+            self.assertEqual((step["after"], step["same_cycle"]), (max(0, start - at - 1), round_ in old))
 
 
 class Script(FolderCase):
@@ -438,11 +511,48 @@ class Script(FolderCase):
     def test_an_end_token_is_told(self):
         from tests.support import G
 
-        folder = write_folder(self.folder / "m", values=G | {"eos_token_id": [99, 5]})
-        _, out, _ = call(module.main, "--model", folder, "--tokens", "9", "--temperature", "0", "--json")
-        made = generate([[0]], load(folder), 9)
-        value = json.loads(out)
-        self.assertEqual((value["ids"], value["ended"]), (made.row(), made.ended[0]))
+        free = generate([[0]], MODEL, 9, end=None).row()
+        end = next(i for i in free if i != free[0])
+        folder = write_folder(self.folder / "m", values=G | {"eos_token_id": [99, end]})
+        order = ["--model", folder, "--tokens", "9", "--temperature", "0"]
+        value = json.loads(call(module.main, *order, "--json")[1])
+        self.assertEqual((value["ids"], value["ended"]), (free[: free.index(end) + 1], end))
+        self.assertIn(f"[{len(value['ids'])} new tokens up to an end token in", call(module.main, *order)[1])
+
+    def test_the_seed_is_used(self):
+        made = {}
+        for seed in (0, 0, 7):
+            value = json.loads(call(module.main, "--tokens", "12", "--json", "--seed", seed)[1])
+            self.assertEqual(made.setdefault(seed, value["ids"]), value["ids"])
+            self.assertEqual(value["seed"], seed)
+        self.assertNotEqual(made[0], made[7])
+        model = load()
+        settings = dict(temperature=0.8, top_k=50, seed=7)
+        self.assertEqual(made[7], generate(encode(module.PROMPT, model.tokenizer), model, 12, **settings).row())
+
+    def test_half_a_character_at_the_end_is_shown(self):
+        first = encode("é", load().tokenizer)[0, 0]
+        self.assertNotEqual(decode([first], load().tokenizer), "é")
+        with mock.patch.object(module, "choose", return_value=first):
+            out = call(module.main, "--tokens", "1")[1]
+        self.assertTrue(out.startswith(module.PROMPT + "\N{REPLACEMENT CHARACTER}\n"), out[:40])
+
+    def test_threads(self):
+        with mock.patch.object(torch, "set_num_threads") as threads:
+            call(module.main, "--tokens", "1", "--threads", "2")
+        threads.assert_called_with(2)
+
+    def test_a_model_of_few_tokens(self):
+        """Fewer pieces than ten candidates, and ids without a piece: strict JSON all the same."""
+        tokenizer = byte_tokenizer()
+        model = Artefact(config(vocab_size=300), weights(config(vocab_size=300)), tokenizer, {})
+        few = mock.Mock(wraps=tokenizer)
+        few.get_vocab = lambda **_: {"a": 64, "b": 65}
+        few.decode, few.encode = tokenizer.decode, tokenizer.encode
+        with mock.patch.object(module, "load", return_value=replace(model, tokenizer=few)):
+            status, out, _ = call(module.main, "--tokens", "3", "--prompt", "a", "--json", "--show-candidates")
+        self.assertEqual(status, 0)
+        self.assertEqual([{c["id"] for c in s["candidates"]} for s in json.loads(out)["steps"]], [{64, 65}] * 3)
 
     def test_an_interrupt_keeps_the_text(self):
         """Ctrl-C in the middle: the text so far stands on stdout, the exit status is 130, and there is no traceback."""

@@ -210,6 +210,14 @@ class Library(unittest.TestCase):
             found = ex.compare_filters(200)
         self.assertLess(found["same_kept"], found["compared"])
 
+        def a_little_sharper(*arguments):  # the same tokens, other probabilities
+            sharper = probabilities(*arguments) ** 1.001
+            return sharper / sharper.sum()
+
+        with mock.patch.object(ex, "probabilities", a_little_sharper):
+            found = ex.compare_filters(200)
+        self.assertGreater(found["largest_difference"], 1e-5)
+
     @QUIET
     @given(
         st.lists(st.floats(-50, 50, width=32), min_size=1, max_size=40),
@@ -248,6 +256,17 @@ class Draws(unittest.TestCase):
         third = torch.full((3,), 1 / 3)  # sums to a little more than 1 in float64
         with mock.patch.object(torch, "rand", return_value=torch.tensor(1 - 2**-53, dtype=torch.float64)):
             self.assertEqual(draw(torch.cat([third, torch.zeros(2)]), generator()).item(), 2)
+
+    def test_in_float64(self):
+        """In float32 neither the number nor the sum could tell a million tokens apart."""
+        many = torch.full((2**20,), 2.0**-20)
+        ids = draw(many.expand(64, -1), generator(5))
+        u = torch.rand(64, generator=generator(5), dtype=torch.float64)
+        self.assertEqual(ids.tolist(), (u * 2**20).floor().long().tolist())
+        uneven = torch.rand(2**16, generator=generator(1)) + 0.5
+        p = uneven / uneven.sum()
+        wanted = torch.searchsorted(p.double().cumsum(0), u * p.double().sum(), right=True)
+        self.assertEqual(draw(p.expand(64, -1), generator(5)).tolist(), wanted.tolist())
 
     def test_one_number_a_row_and_never_the_global_state(self):
         torch.manual_seed(7)
@@ -292,6 +311,7 @@ class BadLogits(unittest.TestCase):
     def test_a_padded_vocabulary(self):
         logits = torch.tensor([1.0, 2.0, 9.0, 9.0])
         allowed = torch.tensor([True, True, False, False])
+        self.assertEqual(only(logits, allowed).tolist(), [1.0, 2.0, -INF, -INF])
         self.assertEqual(kept(probabilities(only(logits, allowed))), [0, 1])
         self.assertEqual(choose(only(logits, allowed), 0).item(), 1)
 
@@ -315,11 +335,14 @@ class Example(FolderCase):
 
     def test_what_cut_each(self):
         rows = candidates(torch.tensor([3.0, 2.0, 1.0, 0.0, -INF]), top_k=3, top_p=0.9)
-        self.assertEqual([r["cut"] for r in rows], [None, None, "top-p", "top-k", None])
-        self.assertEqual([r["id"] for r in rows], [0, 1, 2, 3, 4])
+        self.assertEqual([r["cut"] for r in rows], [None, None, "top-p", "top-k"])  # the impossible one is no candidate
+        self.assertEqual([r["id"] for r in rows], [0, 1, 2, 3])
         self.assertAlmostEqual(sum(r["final"] for r in rows), 1, places=6)
         self.assertEqual([r["cut"] for r in candidates(FIVE, 0, count=2)], [None, "temperature 0"])
-        self.assertEqual([r["id"] for r in candidates(torch.tensor([1.0, 5.0, 5.0]), count=2)], [1, 2])
+        self.assertEqual([r["id"] for r in candidates(torch.zeros(100))], list(range(10)))
+        for temperature in (0.5, 2.0):
+            shown = torch.tensor([r["probability"] for r in candidates(FIVE, temperature, top_k=2)])
+            torch.testing.assert_close(shown, probabilities(FIVE, temperature))
 
     def test_script(self):
         status, out, err = call(sampling.main)
@@ -338,8 +361,11 @@ class Example(FolderCase):
             (["--temperature", "hot"], "--temperature"),
             (["--top-k", "0"], "top-k"),
             (["--top-p", "1.5"], "top-p"),
-            (["--logits", "1,nan"], "--logits"),
-            (["--logits", "1,,2"], "--logits"),
+            (["--logits", "1,nan"], "'1,nan' is not a list of numbers"),
+            (["--logits", "1,,2"], "is not a list of numbers"),
+            (["--logits", "0,-1e39"], "is not a list of numbers"),
+            (["--temperature", "0", "--top-p", "7"], "top-p"),
+            (["--temperature", "0", "--top-k", "0"], "top-k"),
         ):
             self.assertBad(sampling.main, argv, word)
 

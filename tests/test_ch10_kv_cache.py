@@ -2,6 +2,7 @@
 to be silent and seen to be stopped; the costs; the commands."""
 
 import json
+import math
 import unittest
 from dataclasses import replace
 from unittest import mock
@@ -174,12 +175,29 @@ class Invariants(unittest.TestCase):
             cache.keys[layer, :, :, 0] += 1e-7
             return keys, values
 
+        def leaks(cache, layer, k, v):
+            keys, values = right(cache, layer, k, v)
+            if cache.length:
+                cache.values[layer, :, :, 0] += v[:, :, -1]
+            return keys, values
+
+        def writes_behind(cache, layer, k, v):
+            found = right(cache, layer, k, v)
+            cache.keys[layer, :, :, -1] += 1
+            return found
+
         def looks_ahead(past, new, device="cpu"):
             return kv_cache_hidden(past, new).roll(-1, 0) if new > 1 else None
 
         kv_cache_hidden = kv_cache.hidden
         with mock.patch.object(KVCache, "extend", rewrites):
             self.assertFalse(ex.invariants(MODEL, FULL, [4, 12])["old_pairs_kept"])
+        with mock.patch.object(KVCache, "extend", leaks):
+            self.assertFalse(ex.invariants(MODEL, FULL, [4, 12])["causal_pairs"])
+        with mock.patch.object(KVCache, "extend", writes_behind):
+            self.assertFalse(ex.invariants(MODEL, IDS, [4, 4])["nothing_behind_them"])
+        with mock.patch.object(kv_cache, "positions", lambda past, new, device="cpu": torch.arange(new)):
+            self.assertFalse(all(r["same"] for r in ex.reuse(MODEL, FULL[:, :6], [torch.tensor([1])])))
         with mock.patch.object(kv_cache, "hidden", looks_ahead):
             self.assertFalse(ex.invariants(MODEL, FULL, [4, 12])["causal_logits"])
         with mock.patch.object(KVCache, "advance", lambda cache, ids: setattr(cache, "length", cache.length + 1)):
@@ -287,7 +305,7 @@ class Cache(unittest.TestCase):
         found = forward_cached(other, MODEL.weights, MODEL.config, cache)  # over what stood behind
         whole = torch.cat([FULL[:, :4], other], dim=1)
         self.assertLessEqual(relative(found, ch04.run(MODEL, whole)[:, 4:]), BOUND)
-        for length in (-1, 8):
+        for length in (-1, 8, 2.0, True):
             with self.assertRaisesRegex(BadInput, f"cannot truncate to {length}"):
                 cache.truncate(length)
         cache.truncate(0)
@@ -304,6 +322,14 @@ class Cache(unittest.TestCase):
         found = forward_cached(endings, MODEL.weights, MODEL.config, wide)
         whole = torch.cat([FULL[:, :6].expand(3, -1), endings], dim=1)
         self.assertLessEqual(relative(found, ch04.run(MODEL, whole)[:, 6:]), BOUND)
+        for options, words in (
+            (dict(batch=0), "batch 0"),
+            (dict(batch=-1), "batch -1"),
+            (dict(capacity=0), "capacity 0"),
+            (dict(capacity=99), "capacity 99"),
+        ):
+            with self.assertRaisesRegex(BadInput, words):
+                cache.copy(**options)
         with self.assertRaisesRegex(BadInput, "6 positions do not fit a capacity of 5"):
             cache.copy(capacity=5)
         with self.assertRaisesRegex(BadInput, "cache of 3 texts cannot become one of 2"):
@@ -325,6 +351,11 @@ class Cache(unittest.TestCase):
         rows = torch.tensor([[1, 2, 3], [1, 2, 4]])
         forward_cached(rows, MODEL.weights, MODEL.config, pair)
         self.assertEqual(pair.shared_prefix(torch.tensor([[1, 2, 3, 0], [1, 0, 4, 0]])), 1)
+        self.assertEqual(pair.shared_prefix(rows[:1]), 0)  # one text is no prefix of a cache of two
+        twins = KVCache(MODEL.config, batch=2)
+        forward_cached(rows[:1].expand(2, -1), MODEL.weights, MODEL.config, twins)
+        self.assertEqual(twins.shared_prefix(rows[:1]), 0)
+        self.assertEqual(Cached(MODEL, capacity=5).cache.capacity, 5)
         for row in ex.reuse(MODEL, FULL[:, :6], [torch.tensor([1]), torch.tensor([2, 3])]):
             self.assertTrue(row["same"], row)
             self.assertEqual(row["computed"], row["ending"])
@@ -375,6 +406,12 @@ class Loop(unittest.TestCase):
         generate([[3, 1, 5]], MODEL, 9, end=None, forward=cached)  # the same again: only the last position is computed anew
         self.assertEqual(cached.computed - before, 9)
 
+    def test_a_cache_made_in_the_loop_can_be_used_outside(self):
+        cached, copies = Cached(MODEL), []
+        generate([[7]], MODEL, 5, end=None, forward=cached, on_token=lambda *_: copies.append(cached.cache.copy()))
+        forward_cached(FULL[:, :2], MODEL.weights, MODEL.config, copies[2])
+        self.assertEqual(copies[2].length, 5)
+
     def test_an_interrupted_step_does_no_harm(self):
         cached = Cached(MODEL)
         right, count = gpt2.mlp, [0]
@@ -402,8 +439,12 @@ class Failures(unittest.TestCase):
                 self.assertIsNone(found["raised"], name)
                 self.assertEqual(found["first"], first, name)
                 self.assertGreater(found["at_first"], 1e-3, name)
-                before = [x for x in found["by_position"][:first] if x is not None]
-                self.assertLess(max(before, default=0), BOUND, name)
+                before = found["by_position"][:first]
+                if name == "another prefix":  # of which the first positions came out of the wrong cache
+                    self.assertEqual(before, [None] * first)
+                else:
+                    self.assertLess(max(before), BOUND, name)
+                self.assertEqual(found["positions"], 15 - before.count(None))
 
     def test_the_right_one_does_not(self):
         with mock.patch.object(ex, "wrong", lambda model, *_: Cached(model)):
@@ -560,6 +601,12 @@ class Commands(FolderCase):
         self.assertEqual([t["new"] for t in found["times"]], [1, 12])
         self.assertEqual(self.json("memory", "--tokens", "2048")["rows"][0]["all_bytes"], 9 * 2**30)
 
+    def test_a_model_of_no_numbers(self):
+        broken = weights() | {"h.0.ln_1.bias": torch.full((8,), math.nan)}
+        folder = write_folder(self.folder / "nan", broken)
+        for name in ("tour", "splits", "invariants", "failures"):
+            self.assertBad(kv_cache.main, [name, "--model", folder], "NaN or infinity")
+
     def test_bad_input(self):
         folder = write_folder(self.folder / "m")
         for argv, word in (
@@ -570,6 +617,8 @@ class Commands(FolderCase):
             (["memory", "--tokens", "2049"], "n_positions 2048"),
             (["memory", "--config", "gpt5"], "gpt5"),
             (["memory", "--bytes", "3"], "--bytes"),
+            (["memory", "--batch", "1" + "0" * 400], "--batch"),
+            (["cost", "--model", "gpt2"], "gpt2"),
             (["nonsense"], "nonsense"),
             (["--model", "nowhere"], "no model"),
         ):

@@ -115,9 +115,9 @@ def command(body):
             return 0
         except BadInput as error:
             message = str(error)
-        except BrokenPipeError:  # the reader of our output, say `head`, has seen enough
+        except BrokenPipeError as error:  # the reader of our output, say `head`, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
+            return 130 if isinstance(error.__context__, KeyboardInterrupt) else 0
         except OSError as error:
             message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         except KeyboardInterrupt:

@@ -106,7 +106,7 @@ def draw_frequencies(logits, draws, seed=0, **settings):
     rows = []
     for i, (pi, n) in enumerate(zip(p.tolist(), counts.tolist(), strict=True)):
         spread = math.sqrt(pi * (1 - pi) / draws)
-        deviations = (n / draws - pi) / spread if spread else (0.0 if n == draws * pi else math.inf)
+        deviations = (n / draws - pi) / spread if spread else 0.0  # where p is 0 or 1 the frequency has to be p itself
         rows.append({"id": i, "probability": pi, "frequency": n / draws, "deviations": deviations})
     return rows
 
@@ -259,8 +259,8 @@ def one_sampled_step(model, whole, start, length, seeds=4, tokens=300, window=WI
 
 
 def repeated(ids, n=4):
-    """For each token from the n-th: whether the n tokens that end with it stood in the text before."""
-    seen, found = set(), []
+    """For each token: whether the n tokens that end with it stood in the text before."""
+    seen, found = set(), [False] * min(n - 1, len(ids))
     for t in range(n, len(ids) + 1):
         gram = tuple(ids[t - n : t])
         found.append(gram in seen)

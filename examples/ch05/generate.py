@@ -35,6 +35,7 @@ from examples.ch05.sampling import (
 
 PROMPT = "HAMLET:\n"
 TOKENS = 200
+MOST = 10**7  # new tokens in one call
 
 
 # --------------------------------------------------------------------------------------------------------------- the loop
@@ -95,7 +96,7 @@ def generate(
     forward = whole_text(model) if forward is None else forward
     generators = [torch.Generator().manual_seed(seed + r) for r in range(len(prompts))]
 
-    text = torch.full((len(prompts), max(lengths) + tokens), pad, device=prompts[0].device)
+    text = torch.zeros(len(prompts), max(lengths) + tokens, dtype=torch.int64, device=prompts[0].device)  # 0 behind a row's end
     for r, prompt in enumerate(prompts):
         text[r, : lengths[r]] = prompt
     emitted, ended = [0] * len(prompts), [None] * len(prompts)
@@ -114,9 +115,10 @@ def generate(
             if on_token is not None:
                 on_token(r, id, logits[r])
         t += 1
-    new = torch.full((len(prompts), max(emitted)), pad)
-    for r, n in enumerate(emitted):
-        new[r, :n] = text[r, lengths[r] : lengths[r] + n]
+    with torch.inference_mode(False):  # a tensor like any other, for the caller
+        new = torch.full((len(prompts), max(emitted)), pad)
+        for r, n in enumerate(emitted):
+            new[r, :n] = text[r, lengths[r] : lengths[r] + n]
     return Generation(new, emitted, ended)
 
 
@@ -136,7 +138,12 @@ def prompt_rows(ids, config, window=None):
         check_ids(ids[:, : config.n_positions] if window and ids.ndim == 2 else ids, config)
     elif not isinstance(ids, (list, tuple)) or not len(ids):
         raise BadInput("prompts are neither a tensor [B, T] nor a list of rows; give one of them")
-    rows = [row if isinstance(row, torch.Tensor) else torch.tensor(row, dtype=torch.int64) for row in ids]
+    try:
+        rows = [
+            row if isinstance(row, torch.Tensor) else torch.tensor(row or (), dtype=None if row else torch.int64) for row in ids
+        ]
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise BadInput(f"a prompt is no row of ids ({str(error).splitlines()[0]}); give lists of whole numbers") from None
     for row in rows:
         if row.ndim != 1:
             raise BadInput(f"a prompt has shape {list(row.shape)}; give one row of ids for each text")
@@ -145,8 +152,8 @@ def prompt_rows(ids, config, window=None):
 
 
 def _check_room(longest, tokens, window, config):
-    if type(tokens) is not int or tokens < 1:
-        raise BadInput(f"{tokens!r} new tokens; give a whole number, 1 or more")
+    if type(tokens) is not int or not 1 <= tokens <= MOST:
+        raise BadInput(f"{tokens!r} new tokens; give a whole number, 1 to {MOST:,}")
     last = config.n_positions
     if window is not None:
         if type(window) is not int or not 1 <= window <= last:
@@ -189,7 +196,10 @@ def known_ids(model):
 
 
 class Stream:
-    """The text of new ids as they come, in whole characters: a piece may be a part of one, which waits for the rest."""
+    """The text of new ids as they come, in whole characters: a piece may be a part of one, which waits for the rest.
+
+    Bytes that are no character yet show as U+FFFD at the end of the text, one for all of them or one for each.
+    """
 
     def __init__(self, tokenizer, prompt=()):
         """prompt: the ids [T] before the first new one; some tokenizers decode a piece otherwise at the start of a text."""
@@ -200,7 +210,7 @@ class Stream:
         """The characters that are complete with this id; "" while one is not."""
         self.ids.append(id)
         text = decode(self.ids, self.tokenizer)
-        return self._upto(text, len(text) - text.endswith("\N{REPLACEMENT CHARACTER}"))
+        return self._upto(text, len(text.rstrip("\N{REPLACEMENT CHARACTER}")))
 
     def rest(self):
         """What still waits, as U+FFFD: call it once the last id has come."""

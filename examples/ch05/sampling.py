@@ -7,6 +7,7 @@ Each step is a function from logits [..., V] to logits [..., V]; a token that it
 gives it exactly 0. The order is temperature, then top-k, then top-p on what top-k left. Nothing here has a state of its own.
 """
 
+import argparse
 import math
 import sys
 from pathlib import Path
@@ -88,6 +89,7 @@ def probabilities(logits, temperature=1.0, top_k=None, top_p=None):
     for a row of nothing but minus infinity.
     """
     logits = check_logits(logits)
+    check_filters(top_k, top_p)
     if check_temperature(temperature) == 0:
         return torch.zeros_like(logits).scatter_(-1, _argmax(logits).unsqueeze(-1), 1.0)
     logits = with_temperature(logits, temperature)
@@ -117,10 +119,8 @@ def draw(probabilities, generator):
     is above u. An id of probability 0 adds nothing to the sum, so it is never the first."""
     cumulative = probabilities.double().cumsum(-1)  # [..., V]
     u = torch.rand(cumulative.shape[:-1], generator=generator, dtype=torch.float64).to(cumulative.device)  # [...], below 1
-    below = u * cumulative[..., -1]  # the sum is 1 only up to rounding
-    ids = torch.searchsorted(cumulative, below.unsqueeze(-1), right=True).squeeze(-1)  # [...]
-    last = probabilities.shape[-1] - 1 - (probabilities > 0).flip(-1).int().argmax(-1)  # [...], the last id that can be drawn
-    return ids.minimum(last)  # u * sum may round up to the sum itself
+    below = u * cumulative[..., -1]  # the sum is 1 only up to rounding; u is 1 - 2^-53 at most, so this stays below it
+    return torch.searchsorted(cumulative, below.unsqueeze(-1), right=True).squeeze(-1)  # [...]
 
 
 def check_temperature(temperature):
@@ -158,7 +158,7 @@ def _argmax(logits):
 
 
 def candidates(logits, temperature=1.0, top_k=None, top_p=None, count=10):
-    """The best `count` of logits [V] as rows, best first, the lower id on a tie: what the choice sees.
+    """The best `count` of logits [V] as rows, best first, the lower id on a tie, and none that is impossible: what the choice sees.
 
     Each is {id, logit, probability, cut, final}: the probability at this temperature (at 0, at 1), the name of the filter that
     cuts it or None, and the probability that it is drawn with in the end.
@@ -168,9 +168,10 @@ def candidates(logits, temperature=1.0, top_k=None, top_p=None, count=10):
     final = probabilities(logits, temperature, top_k, top_p)
     by_k = probabilities(logits, temperature, top_k)
     order = logits.argsort(descending=True, stable=True)[:count].tolist()
+    order = [i for i in order if logits[i] > -math.inf]
 
     def cut_by(i):
-        if final[i] > 0 or plain[i] == 0:
+        if final[i] > 0 or plain[i] == 0:  # the latter: too improbable for float32
             return None
         if temperature == 0:
             return "temperature 0"
@@ -198,13 +199,13 @@ def worked_example(logits, temperatures=(0.1, 0.5, 1.0, 2.0), ps=(0.5, 0.9, 0.95
 
 
 def logit_list(text):
-    """An argparse type: finite numbers separated by commas."""
+    """An argparse type: numbers separated by commas that float32 holds."""
     try:
         found = [float(part) for part in text.split(",")]
     except ValueError:
         found = [math.nan]
-    if not all(math.isfinite(x) for x in found):
-        raise BadInput(f"--logits {text!r} is not a list of numbers; separate them by commas, say --logits 2,1,0")
+    if not torch.tensor(found, dtype=torch.float32).isfinite().all():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers; separate them by commas, say --logits=-1,2,0")
     return found
 
 

@@ -61,17 +61,20 @@ def options():
     about = f"gpt3, toy, {', '.join(PUBLISHED)}, embedded, a folder or a config.json"
     sub.add_argument("--config", default="gpt3", metavar="NAME or FILE", help=about)
     sub.add_argument("--tokens", type=number_list(1), default=None, metavar="N,N", help="by default 1, 512 and the full context")
-    sub.add_argument("--batch", type=whole_number(1), default=1, metavar="B", help="texts at once")
+    sub.add_argument("--batch", type=whole_number(1, 10**9), default=1, metavar="B", help="texts at once")
     sub.add_argument("--bytes", type=int, choices=[1, 2, 4, 8], default=2, help="bytes of one number")
     return parser
 
 
 def _text(model, args, tokens=TEXT):
-    """ids [1, tokens], or as many as the model takes; at least 4."""
+    """ids [1, tokens], or as many as the model takes; at least 4. Raises BadInput where the model's logits are no numbers."""
     tokens = min(tokens, model.config.n_positions)
     if tokens < 4:
         raise BadInput(f"n_positions is {tokens}, too few for this; take a model of at least 4")
-    return ex.some_ids(model, tokens, args.seed)
+    ids = ex.some_ids(model, tokens, args.seed)
+    if not ch04.run(model, ids).isfinite().all():
+        raise BadInput(f"{args.model}: the logits hold NaN or infinity; take another model")
+    return ids
 
 
 def _prompt_and_capacity(ids):
@@ -206,8 +209,9 @@ def cost(args):
         raise BadInput("--plot draws times; give --time too")
     ch04_plots.check_target(args.plot)
     new, P = sorted(set(args.new)), args.prompt_tokens
-    model = ex.toy(args.seed) if args.model == "toy" else load(args.model, seed=args.seed) if args.time else None
-    config = model.config if model else load_config(args.model)
+    shape_only = args.model.startswith("random:") and not args.time
+    model = None if shape_only else ex.toy(args.seed) if args.model == "toy" else load(args.model, seed=args.seed)
+    config = load_config(args.model) if shape_only else model.config
     if P + new[-1] - 1 > config.n_positions:
         raise BadInput(f"{P} and {new[-1]} tokens are more than n_positions {config.n_positions} allows; give fewer")
     rows = []

@@ -46,7 +46,7 @@ def splits(tokens):
         "all at once": [tokens],
         "one by one": [1] * tokens,
         "a prompt, then one by one": [third] + [1] * (tokens - third),
-        "one, then the rest": [1, tokens - 1],
+        "one, then the rest": [1, tokens - 1] if tokens > 1 else [1],
         "uneven chunks": [s for s in (*sizes, uneven) if s],
     }
 
@@ -135,7 +135,8 @@ def invariants(model, ids, sizes):
         "nothing_behind_them": not cache.keys[..., start:, :].any() and not cache.values[..., start:, :].any(),
         "old_pairs_kept": all(kept),
         "causal_logits": torch.equal(a[:, :last], b[:, :last]) and not torch.equal(a[:, last], b[:, last]),
-        "causal_pairs": torch.equal(one.keys[..., :last, :], two.keys[..., :last, :]),
+        "causal_pairs": torch.equal(one.keys[..., :last, :], two.keys[..., :last, :])
+        and torch.equal(one.values[..., :last, :], two.values[..., :last, :]),
         "bytes_as_counted": cache.nbytes == bytes_of(model.config, cache.capacity, cache.batch, cache.keys.element_size()),
     }
 
@@ -296,7 +297,7 @@ def guarded(ids, config, cache, at, mask):
         raise BadInput(f"positions {at.tolist()[:3]} for new tokens, and the cache holds {past}; take them from its length")
     right = torch.arange(past + T) <= torch.arange(past, past + T)[:, None]  # [T, S], True: to be seen
     seen = torch.ones_like(right) if mask is None else ~mask
-    if seen.shape != right.shape or not torch.equal(seen, right):
+    if not torch.equal(seen, right):
         raise BadInput(f"the first new position sees {int(seen[0].sum())} positions, not {past + 1}; align the mask bottom right")
 
 

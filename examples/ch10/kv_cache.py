@@ -29,16 +29,17 @@ class KVCache:
 
     def __init__(self, config, batch=1, capacity=None, dtype=torch.float32, device="cpu"):
         """capacity: positions to hold, by default all n_positions. Raises BadInput for one that the model does not have."""
+        self.config, self.length = config, 0
         capacity = config.n_positions if capacity is None else capacity
         for what, n, most in (("batch", batch, None), ("capacity", capacity, config.n_positions)):
             if type(n) is not int or n < 1 or (most and n > most):
                 bounds = f"1 to n_positions {most}" if most else "1 or more"
                 raise BadInput(f"{what} {n!r} is not a whole number, {bounds}; give a cache that the model can fill")
         shape = (config.n_layer, batch, config.n_head, capacity, config.head_width)
-        self.keys = torch.zeros(shape, dtype=dtype, device=device)
-        self.values = torch.zeros(shape, dtype=dtype, device=device)
-        self.ids = torch.zeros(batch, capacity, dtype=torch.int64, device=device)
-        self.length = 0
+        with torch.inference_mode(False):  # so that a cache made within it can be written outside
+            self.keys = torch.zeros(shape, dtype=dtype, device=device)
+            self.values = torch.zeros(shape, dtype=dtype, device=device)
+            self.ids = torch.zeros(batch, capacity, dtype=torch.int64, device=device)
 
     @classmethod
     def of(cls, model, batch=1, capacity=None):
@@ -76,7 +77,8 @@ class KVCache:
     def extend(self, layer, k, v):
         """Keep the new k and v [B, h, T, dh] of one layer behind the old; all keys and values [B, h, length + T, dh], as views.
 
-        `length` moves only once all layers have been through: see `advance`. Raises BadInput like `check_room`.
+        `length` moves only once all layers have been through: see `advance`. Raises BadInput like `check_room`, with nothing
+        written.
         """
         new = k.shape[2]
         self.check_room(new)
@@ -87,13 +89,12 @@ class KVCache:
 
     def advance(self, ids):
         """Count the positions of `ids` [B, T] as held, now that every layer has extended them."""
-        self.check_room(ids.shape[1])
         self.ids[:, self.length : self.length + ids.shape[1]] = ids
         self.length += ids.shape[1]
 
     def truncate(self, length):
         """Forget all but the first `length` positions. Nothing is erased: the next tokens overwrite."""
-        if not 0 <= length <= self.length:
+        if type(length) is not int or not 0 <= length <= self.length:
             raise BadInput(f"cannot truncate to {length}: the cache holds {self.length} positions; give 0 to {self.length}")
         self.length = length
 
@@ -102,18 +103,14 @@ class KVCache:
 
         Raises BadInput for a capacity below the length, or where a batch of several would have to be repeated.
         """
-        batch, capacity = batch or self.batch, capacity or self.capacity
+        batch, capacity = self.batch if batch is None else batch, self.capacity if capacity is None else capacity
+        other = KVCache(self.config, batch, capacity, self.keys.dtype, self.keys.device)
         if capacity < self.length:
             raise BadInput(f"{self.length} positions do not fit a capacity of {capacity}; truncate first")
         if batch != self.batch and self.batch != 1:
             raise BadInput(f"a cache of {self.batch} texts cannot become one of {batch}; only a single text can be repeated")
-        other = object.__new__(KVCache)
-        L, _, h, _, dh = self.keys.shape
-        for name in ("keys", "values"):
-            new = getattr(self, name).new_zeros(L, batch, h, capacity, dh)
-            new[:, :, :, : self.length] = getattr(self, name)[:, :, :, : self.length]
-            setattr(other, name, new)
-        other.ids = self.ids.new_zeros(batch, capacity)
+        other.keys[..., : self.length, :] = self.keys[..., : self.length, :]
+        other.values[..., : self.length, :] = self.values[..., : self.length, :]
         other.ids[:, : self.length] = self.ids[:, : self.length]
         other.length = self.length
         return other
@@ -186,7 +183,7 @@ def pass_over(ids, weights, config, cache, at, future, trace=None):
 
 
 def check(ids, config, cache):
-    """Raise BadInput unless the new `ids` [B, T] are the model's and fit the cache."""
+    """Raise BadInput unless the new `ids` [B, T] are the model's, of as many rows as the cache, and within n_positions."""
     gpt2.check_ids(ids, config)
     past, (batch, new) = cache.length, ids.shape
     if batch != cache.batch:
@@ -195,7 +192,6 @@ def check(ids, config, cache):
         raise BadInput(
             f"{past} cached and {new} new tokens are {past + new}, more than n_positions {config.n_positions}; give fewer"
         )
-    cache.check_room(new)
 
 
 class Cached:
@@ -207,7 +203,7 @@ class Cached:
     """
 
     def __init__(self, model, batch=1, capacity=None, cache=None):
-        """cache: one to start with, say a copy of a shared prefix's; else an empty one is made."""
+        """cache: one of the same model to start with, say a copy of a shared prefix's; else an empty one is made."""
         self.model = model
         self.cache = KVCache.of(model, batch, capacity) if cache is None else cache
         self.computed = 0  # positions so far
