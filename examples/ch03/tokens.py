@@ -50,7 +50,7 @@ def embedding_share(config):
     """(parameters of the token embedding table, V times d; parameters of the model): a tied head is in it already."""
     shapes = artefact.tensor_shapes(config)
     counts = {name: math.prod(shape) for name, shape in shapes.items()}
-    return counts["wte.weight"], sum(counts.values())
+    return counts[artefact.family_of(config).embedding], sum(counts.values())
 
 
 def options():
@@ -66,7 +66,7 @@ def main(argv=None):
     args = options().parse_args(argv)
     model = artefact.load(args.model, dtype=None)
     ids = encode(args.text, model.tokenizer)  # [1, T]
-    rows = model.weights["wte.weight"][ids[0]].float()  # [T, d]
+    rows = model.weights[artefact.family_of(model.config).embedding][ids[0]].float()  # [T, d]
     embedding, total = embedding_share(model.config)
     gpt2_embedding, gpt2_total = embedding_share(artefact.PUBLISHED["gpt2"])
     value = {

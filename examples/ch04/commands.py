@@ -9,7 +9,7 @@ import torch
 from tqdm import tqdm
 
 from examples.ch01.command import BadInput, Parser, dump_json, number_list, table, whole_number
-from examples.ch02.artefact import load, load_config, tensor_shapes
+from examples.ch02.artefact import load, load_config, require, tensor_shapes
 from examples.ch04 import experiments as ex
 from examples.ch04 import plots
 from examples.ch04.gpt2_from_scratch import flops_per_pass, flops_per_token, parameter_count, tensor_table
@@ -102,6 +102,7 @@ def _load(args):
     if args.device == "cuda" and not torch.cuda.is_available():
         raise BadInput("--device cuda: torch sees no such device here; leave it out")
     model = load(args.model, dtype=ex.DTYPES[args.dtype], seed=args.seed)
+    require(model.config, "gpt2", "chapter 4's script")
     for name, w in model.weights.items():
         if not w.isfinite().all():
             raise BadInput(f"{args.model}: {name} holds NaN or infinity in {args.dtype}; take another dtype or model")
@@ -178,6 +179,7 @@ def tour(args):
 
 def _config(args):
     config = load_config(args.config)
+    require(config, "gpt2", "chapter 4's cost model")
     if args.layers:
         config = ex.replace(config, n_layer=args.layers)
     sizes = {"V": config.vocab_size, "d": config.n_embd, "L": config.n_layer, "h": config.n_head, "f": config.inner_width}

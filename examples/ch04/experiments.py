@@ -11,9 +11,10 @@ from dataclasses import replace
 import torch
 
 from examples.ch01.command import BadInput
+from examples.ch02.artefact import family_of
 from examples.ch03.tokens import decode, encode
 from examples.ch04 import gpt2_from_scratch as gpt2
-from examples.ch04.gpt2_from_scratch import LAYER_POINTS, flops_per_pass, forward
+from examples.ch04.gpt2_from_scratch import LAYER_POINTS, flops_per_pass
 from examples.ch04.library import library_model, library_trace
 
 # Each of 5 to 18 tokens with the embedded tokenizer and with GPT-2's own.
@@ -87,8 +88,8 @@ def worst(values):
 
 
 def run(model, ids, **options):
-    """`forward` of `model` over `ids`."""
-    return forward(ids, model.weights, model.config, **options)
+    """The forward pass of the model's family over `ids`."""
+    return family_of(model.config).forward_module().forward(ids, model.weights, model.config, **options)
 
 
 # ------------------------------------------------------------------------------------------------------------- prediction

@@ -16,6 +16,7 @@ def library_model(model, dtype=torch.float32, device="cpu"):
     """transformers' GPT2LMHeadModel for the `Artefact` `model`, in evaluation mode, with eager attention."""
     import transformers
 
+    ch02.require(model.config, "gpt2", "this comparison with transformers")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     library = None if model.folder is None else _from_folder(model, dtype)

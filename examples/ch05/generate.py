@@ -19,9 +19,9 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 
 from examples.ch01.command import BadInput, Parser, command, dump_json, read_json, table, whole_number
-from examples.ch02.artefact import load
+from examples.ch02.artefact import family_of, load
 from examples.ch03.tokens import decode, encode
-from examples.ch04.gpt2_from_scratch import check_ids, residual_stream, unembed
+from examples.ch04.gpt2_from_scratch import check_ids
 from examples.ch05.sampling import (
     CANDIDATE_HEADINGS,
     add_sampling,
@@ -123,11 +123,12 @@ def generate(
 
 
 def whole_text(model):
-    """The forward that computes everything anew: ids [B, t] to logits [B, 1, V] of the last position, by chapter 4."""
+    """The forward that computes everything anew: ids [B, t] to logits [B, 1, V] of the last position, by the oracle."""
+    oracle = family_of(model.config).forward_module()  # chapter 4's, or that of the model's own family
 
     def forward(ids):
-        x = residual_stream(ids, model.weights, model.config)  # [B, t, d]
-        return unembed(x[:, -1:], model.weights, model.config)
+        x = oracle.residual_stream(ids, model.weights, model.config)  # [B, t, d]
+        return oracle.unembed(x[:, -1:], model.weights, model.config)
 
     return forward
 
@@ -166,7 +167,10 @@ def _check_room(longest, tokens, window, config):
 
 
 def end_tokens(model):
-    """The set of ids that end a text, from the model's generation_config.json or else its config.json; empty without files."""
+    """The set of ids that end a text, from the model's generation_config.json or else its config.json, or from its GGUF file; empty
+    without any."""
+    if model.manifest.get("eos_token_id") is not None:
+        return end_list(model.manifest["eos_token_id"], "the GGUF file's eos_token_id")
     for name in ("generation_config.json", "config.json"):
         path = model.folder and model.folder / name
         if path and path.is_file():

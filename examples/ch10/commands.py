@@ -8,7 +8,7 @@ import torch
 from tqdm import tqdm
 
 from examples.ch01.command import BadInput, Parser, dump_json, number_list, table, whole_number
-from examples.ch02.artefact import PUBLISHED, load, load_config
+from examples.ch02.artefact import PUBLISHED, load, load_config, require
 from examples.ch04 import experiments as ch04
 from examples.ch04 import plots as ch04_plots
 from examples.ch05.generate import generate
@@ -66,6 +66,13 @@ def options():
     return parser
 
 
+def _load(args):
+    """The model that the arguments name, which this chapter's pass can run."""
+    model = load(args.model, seed=args.seed)
+    require(model.config, "gpt2", "chapter 10's script")
+    return model
+
+
 def _text(model, args, tokens=TEXT):
     """ids [1, tokens], or as many as the model takes; at least 4. Raises BadInput where the model's logits are no numbers."""
     tokens = min(tokens, model.config.n_positions)
@@ -88,7 +95,7 @@ def _about(args, **more):
 
 
 def tour(args):
-    model = load(args.model, seed=args.seed)
+    model = _load(args)
     ids = _text(model, args, PROMPT)
     new = min(60, model.config.n_positions - ids.shape[1] + 1)
     cached = Cached(model)
@@ -127,7 +134,7 @@ def tour(args):
 
 
 def splits(args):
-    model = load(args.model, seed=args.seed)
+    model = _load(args)
     ids = _text(model, args)
     rows = ex.compare_splits(model, ids)
     layers = ex.compare_layers(model, ids, ex.splits(ids.shape[1])["uneven chunks"])
@@ -151,7 +158,7 @@ def splits(args):
 
 
 def invariants(args):
-    model = load(args.model, seed=args.seed)
+    model = _load(args)
     ids = _text(model, args)
     found = {name: ex.invariants(model, ids, sizes) for name, sizes in ex.splits(ids.shape[1]).items()}
     keys = list(next(iter(found.values())))
@@ -161,7 +168,7 @@ def invariants(args):
 
 def failures(args):
     ch04_plots.check_target(args.plot)
-    model = load(args.model, seed=args.seed)
+    model = _load(args)
     ids = _text(model, args)
     prompt, capacity = _prompt_and_capacity(ids)
     new = min(30, model.config.n_positions - prompt)
@@ -210,7 +217,7 @@ def cost(args):
     ch04_plots.check_target(args.plot)
     new, P = sorted(set(args.new)), args.prompt_tokens
     shape_only = args.model.startswith("random:") and not args.time
-    model = None if shape_only else ex.toy(args.seed) if args.model == "toy" else load(args.model, seed=args.seed)
+    model = None if shape_only else ex.toy(args.seed) if args.model == "toy" else _load(args)
     config = load_config(args.model) if shape_only else model.config
     if P + new[-1] - 1 > config.n_positions:
         raise BadInput(f"{P} and {new[-1]} tokens are more than n_positions {config.n_positions} allows; give fewer")
@@ -261,6 +268,7 @@ def cost(args):
 
 def memory(args):
     config = SHAPES[args.config] if args.config in SHAPES else load_config(args.config)
+    require(config, "gpt2", "chapter 10's script")
     full = config.n_positions
     over = [t for t in args.tokens or [] if t > full]
     if over:

@@ -17,14 +17,15 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 
 from examples.ch01.command import BadInput, command
+from examples.ch02.artefact import require
 from examples.ch04 import gpt2_from_scratch as gpt2
 
 
 class KVCache:
     """Keys and values of the positions that were fed, for B texts of the same length, in tensors made once.
 
-    keys, values [L, B, h, capacity, dh], of which the first `length` positions are live; ids [B, capacity], what was fed there.
-    Slots behind `length` hold what was there before, and nothing reads them.
+    keys, values [L, B, g, capacity, dh] for the g heads that have them, in GPT-2 all h; the first `length` positions are live.
+    ids [B, capacity], what was fed there. Slots behind `length` hold what was there before, and nothing reads them.
     """
 
     def __init__(self, config, batch=1, capacity=None, dtype=torch.float32, device="cpu"):
@@ -35,7 +36,7 @@ class KVCache:
             if type(n) is not int or n < 1 or (most and n > most):
                 bounds = f"1 to n_positions {most}" if most else "1 or more"
                 raise BadInput(f"{what} {n!r} is not a whole number, {bounds}; give a cache that the model can fill")
-        shape = (config.n_layer, batch, config.n_head, capacity, config.head_width)
+        shape = (config.n_layer, batch, config.kv_heads, capacity, config.head_width)
         with torch.inference_mode(False):  # so that a cache made within it can be written outside
             self.keys = torch.zeros(shape, dtype=dtype, device=device)
             self.values = torch.zeros(shape, dtype=dtype, device=device)
@@ -44,7 +45,7 @@ class KVCache:
     @classmethod
     def of(cls, model, batch=1, capacity=None):
         """An empty cache for an `Artefact`, in its weights' dtype and on their device."""
-        w = model.weights["wte.weight"]
+        w = next(iter(model.weights.values()))
         return cls(model.config, batch, capacity, w.dtype, w.device)
 
     @property
@@ -148,6 +149,7 @@ def forward_cached(ids, weights, config, cache, trace=None):
 
 def stream_cached(ids, weights, config, cache, trace=None):
     """The stream [B, T, d] of the new positions after the last layer, not yet normalised; as `forward_cached`."""
+    require(config, "gpt2", "chapter 10's cached pass")
     check(ids, config, cache)
     if weights["wte.weight"].dtype != cache.keys.dtype:
         raise BadInput(f"the cache is {cache.keys.dtype} and the weights are {weights['wte.weight'].dtype}; make it by KVCache.of")
@@ -211,10 +213,13 @@ class Cached:
     def __call__(self, ids):
         held = min(self.cache.shared_prefix(ids), ids.shape[1] - 1)  # one position at least is computed, for its logits
         self.cache.truncate(held)
-        new = ids[:, held:]  # [B, T]
+        self.computed += ids.shape[1] - held
+        return self.last_logits(ids[:, held:])
+
+    def last_logits(self, new):
+        """Logits [B, 1, V] of the last of the `new` ids [B, T]; a family with another pass has another one of these."""
         x = stream_cached(new, self.model.weights, self.model.config, self.cache)  # [B, T, d]
-        self.computed += new.shape[1]
-        return gpt2.unembed(x[:, -1:], self.model.weights, self.model.config)  # [B, 1, V]
+        return gpt2.unembed(x[:, -1:], self.model.weights, self.model.config)
 
 
 def options():

