@@ -1,6 +1,8 @@
 """GGUF files: what is written in llama.cpp's order is read in Hugging Face's, what is cut off or not understood is one line; and
 SmolLM2, where the package that carries it is installed."""
 
+import contextlib
+import io
 import unittest
 from unittest import mock
 
@@ -209,7 +211,8 @@ class SmolLM2(unittest.TestCase):
         path = artefact.smollm2_file()
         cls.model = load("smollm2")
         settings = dict(gguf_file=path.name, dtype=torch.float32, attn_implementation="eager")
-        cls.library = AutoModelForCausalLM.from_pretrained(path.parent, **settings).eval()
+        with contextlib.redirect_stderr(io.StringIO()):  # its progress bar
+            cls.library = AutoModelForCausalLM.from_pretrained(path.parent, **settings).eval()
         cls.tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
 
     @classmethod

@@ -323,6 +323,44 @@ class Elsewhere(FolderCase):
             kv_cache.forward_cached(IDS, MODEL.weights, MODEL.config, KVCache.of(MODEL))
 
 
+class Compare(FolderCase):
+    def setUp(self):
+        super().setUp()
+        save_file(dict(MODEL.weights), self.folder / "model.safetensors", metadata={"format": "pt"})
+        (self.folder / "config.json").write_text(json.dumps(L))
+
+    def test_on_a_folder(self):
+        status, out, err = call(llama.main, "compare", "--model", self.folder)
+        self.assertEqual((status, err), (0, ""))
+        for text in (
+            "Within the bar",
+            "323 of 323 positions",
+            "Greedy with our cache, 40 of 40",
+            "residual_mid",
+            "1,560 parameters",
+        ):
+            self.assertIn(text, out)
+        value = json.loads(call(llama.main, "--model", self.folder, "--tokens", "60", "--json")[1])
+        self.assertEqual((value["within"], value["greedy_same"], len(value["greedy"])), (True, 60, 60))
+        self.assertLess(value["worst"], BOUND)
+
+    def test_a_planted_fault_is_told(self):
+        right = llama.rotate
+        with mock.patch.object(llama, "rotate", lambda x, angles: right(x, (angles[0], -angles[1]))):
+            out = call(llama.main, "--model", self.folder)[1]
+        self.assertIn("OUTSIDE the bar", out)
+
+    def test_bad_input(self):
+        for argv, words in (
+            (["--model", "embedded"], "takes a llama, and this model is a gpt2"),
+            (["--model", "nowhere"], "no model"),
+            (["--model", self.folder / "x.gguf"], "no such file"),
+            (["--tokens", "0"], "0 is not 1 or more"),
+            (["nonsense"], "nonsense"),
+        ):
+            self.assertBad(llama.main, argv, words)
+
+
 class Cache(unittest.TestCase):
     @QUIET
     @given(st.data())

@@ -399,6 +399,7 @@ def _gguf(source, dtype, digests):
         "parameters": sum(w.numel() for w in weights.values()),
         "head": _head(config),
         "eos_token_id": facts["eos_token_id"],
+        "path": str(path),
     }
     return Artefact(config, {name: w.to(dtype) for name, w in weights.items()}, tokenizer, manifest)
 

@@ -155,8 +155,9 @@ def _agree(model, library, ids):
     return agreement(run(model, ids), library(ids, use_cache=False).logits)
 
 
-def compare_layers(model, library, ids):
-    """Point by point of one pass: [{point, layer, largest_difference, largest_value}], all but the scores."""
+def compare_layers(model, library, ids, trace=library_trace):
+    """Point by point of one pass: [{point, layer, largest_difference, largest_value}], of the points that `trace` finds in the
+    library; by default all but the scores."""
     ours = {}
     run(model, ids, trace=lambda point, layer, tensor: ours.setdefault((point, layer), tensor))
     return [
@@ -166,7 +167,7 @@ def compare_layers(model, library, ids):
             "largest_difference": largest(ours[point, layer].double() - theirs.double()),
             "largest_value": largest(theirs),
         }
-        for (point, layer), theirs in library_trace(library, ids).items()
+        for (point, layer), theirs in trace(library, ids).items()
     ]
 
 

