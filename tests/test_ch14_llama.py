@@ -168,6 +168,19 @@ class Rotation(unittest.TestCase):
         wanted = torch.tensor([-1.413353, 1.879118, -2.828857, 4.058191])
         torch.testing.assert_close(llama.rotate(x, angles).flatten(), wanted, atol=1e-6, rtol=0)
 
+    def test_the_permutation_between_them(self):  # C25
+        x = torch.tensor([1.0, 2.0, 3.0, 4.0]).view(1, 1, 1, 4)
+        angles = llama.rotation(torch.tensor([3]), config(), torch.float32)
+        wanted = torch.tensor([-1.272233, -1.838865, 2.878668, 4.088187])
+        torch.testing.assert_close(llama.rotate_interleaved(x, angles).flatten(), wanted, atol=1e-6, rtol=0)
+        self.assertEqual(llama.halves_order(8).tolist(), [0, 2, 4, 6, 1, 3, 5, 7])
+        of = config(head_dim=8)
+        x, angles, order = det("x", (2, 4, 5, 8)), llama.rotation(torch.arange(5), of), llama.halves_order(8)
+        found, other = llama.rotate(x[..., order], angles), llama.rotate_interleaved(x, angles)[..., order]
+        torch.testing.assert_close(found, other, atol=1e-6, rtol=0)
+        back = order.argsort()  # with 8 numbers this is another order, with 4 it would be the same
+        self.assertGreater((llama.rotate(x[..., back], angles) - llama.rotate_interleaved(x, angles)[..., back]).abs().max(), 0.1)
+
     def test_rows_in_the_other_order(self):  # C25: interleaved rows fed to the half-split rotation
         order = torch.arange(4).view(2, 2).T.flatten()  # 0 2 1 3
         weights = dict(MODEL.weights)

@@ -179,6 +179,24 @@ def rotate(x, angles):
     return x * cos + turned * sin
 
 
+def rotate_interleaved(x, angles):
+    """x [B, heads, T, dh] with each pair (2i, 2i + 1) turned by its angle: the form of Meta's own code and of GGUF files.
+
+    It is the same rotation of the same pairs, held in other places: with `halves` = the order of `halves_order`,
+    rotate(x[..., halves], angles) = rotate_interleaved(x, angles)[..., halves]. Scores are sums over the places of q and k, so
+    they do not see the order as long as both have the same; a file whose rows are in the one order and a program that turns in
+    the other agree at position 0, where nothing turns, and nowhere else.
+    """
+    cos, sin = (a[:, : a.shape[-1] // 2] for a in angles)  # each [T, dh / 2], one angle for each pair
+    even, odd = x[..., 0::2], x[..., 1::2]  # each [B, heads, T, dh / 2]
+    return torch.stack([even * cos - odd * sin, odd * cos + even * sin], dim=-1).flatten(-2)  # [B, heads, T, dh]
+
+
+def halves_order(dh):
+    """[dh]: where each number of a head stands before its pairs are put half a head apart: 0, 2, 4, ..., then 1, 3, 5, ..."""
+    return torch.arange(dh).view(-1, 2).T.flatten()
+
+
 # ------------------------------------------------------------------------------------------------------------- with a cache
 
 
