@@ -558,7 +558,9 @@ class Script(FolderCase):
         """Ctrl-C in the middle: the text so far stands on stdout, the exit status is 130, and there is no traceback."""
         order = [sys.executable, "examples/ch05/generate.py", "--tokens", "100000", "--window", "64"]
         environment, pipe = {**os.environ, "OMP_NUM_THREADS": "1"}, subprocess.PIPE
-        process = subprocess.Popen(order, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, env=environment)
+        heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731  a job in the background may have been told not to
+        process = subprocess.Popen(order, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, env=environment, preexec_fn=heed)
+        self.addCleanup(process.kill)
         seen = process.stdout.read(40)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
