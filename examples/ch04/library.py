@@ -4,6 +4,7 @@ This is the other side of every agreement: transformers reads the folder by itse
 compared too, and runs its eager attention, which computes the scores that we compute.
 """
 
+import contextlib
 import math
 
 import torch
@@ -52,9 +53,12 @@ def library_config(config):
     return transformers.GPT2Config(**same, **none, attn_implementation="eager")
 
 
-@torch.no_grad()
-def library_trace(library, ids):
-    """{(point, layer): tensor} of one pass of the library over `ids` [B, T]: all of POINTS but the scores, which it hides."""
+@contextlib.contextmanager
+def watched():
+    """(kept, keep): while the block lasts, keep(module, point, layer) has each output of a module copied to kept[point, layer].
+
+    pick: what of (inputs, output) to keep, by default the output; of several outputs the first is meant.
+    """
     kept, hooks = {}, []
 
     def keep(module, point, layer, pick=lambda inputs, output: output):
@@ -64,23 +68,30 @@ def library_trace(library, ids):
 
         hooks.append(module.register_forward_hook(hook))
 
-    body = library.transformer
-    keep(body.drop, "embedding", None)
-    for layer, block in enumerate(body.h):
-        keep(block.ln_1, "norm_1", layer)
-        keep(block.attn.c_attn, "qkv", layer)
-        keep(block.attn, "attention", layer)
-        keep(block.ln_2, "residual_mid", layer, lambda inputs, output: inputs[0])
-        keep(block.ln_2, "norm_2", layer)
-        keep(block.mlp.act, "hidden", layer)
-        keep(block.mlp, "mlp", layer)
-        keep(block, "residual", layer)
-    keep(body.ln_f, "final_norm", None)
     try:
-        output = library(ids, output_attentions=True, use_cache=False)
+        yield kept, keep
     finally:
         for hook in hooks:
             hook.remove()
+
+
+@torch.no_grad()
+def library_trace(library, ids):
+    """{(point, layer): tensor} of one pass of the library over `ids` [B, T]: all of POINTS but the scores, which it hides."""
+    with watched() as (kept, keep):
+        body = library.transformer
+        keep(body.drop, "embedding", None)
+        for layer, block in enumerate(body.h):
+            keep(block.ln_1, "norm_1", layer)
+            keep(block.attn.c_attn, "qkv", layer)
+            keep(block.attn, "attention", layer)
+            keep(block.ln_2, "residual_mid", layer, lambda inputs, output: inputs[0])
+            keep(block.ln_2, "norm_2", layer)
+            keep(block.mlp.act, "hidden", layer)
+            keep(block.mlp, "mlp", layer)
+            keep(block, "residual", layer)
+        keep(body.ln_f, "final_norm", None)
+        output = library(ids, output_attentions=True, use_cache=False)
     kept["logits", None] = output.logits
     heads = library.config.n_head
     for layer, shares in enumerate(output.attentions):

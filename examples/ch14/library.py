@@ -6,6 +6,8 @@ from pathlib import Path
 
 import torch
 
+from examples.ch04.library import watched
+
 
 def library_config(config):
     """Our LlamaConfig as transformers' own, eager, with no end or start token."""
@@ -56,31 +58,20 @@ def library_model(model, dtype=torch.float32):
 @torch.no_grad()
 def library_trace(library, ids):
     """{(point, layer): tensor} of one pass over `ids` [B, T], under the names of our trace: all but the scores."""
-    kept, hooks = {}, []
-
-    def keep(module, point, layer, pick=lambda inputs, output: output):
-        def hook(module, inputs, output):
-            kept[point, layer] = pick(inputs, output[0] if isinstance(output, tuple) else output).detach().clone()
-
-        hooks.append(module.register_forward_hook(hook))
-
-    body = library.model
-    keep(body.embed_tokens, "embedding", None)
-    for layer, block in enumerate(body.layers):
-        keep(block.input_layernorm, "norm_1", layer)
-        keep(block.self_attn.v_proj, "v", layer)
-        keep(block.self_attn, "attention", layer)
-        keep(block.post_attention_layernorm, "residual_mid", layer, lambda inputs, output: inputs[0])
-        keep(block.post_attention_layernorm, "norm_2", layer)
-        keep(block.mlp.down_proj, "hidden", layer, lambda inputs, output: inputs[0])
-        keep(block.mlp, "mlp", layer)
-        keep(block, "residual", layer)
-    keep(body.norm, "final_norm", None)
-    try:
+    with watched() as (kept, keep):
+        body = library.model
+        keep(body.embed_tokens, "embedding", None)
+        for layer, block in enumerate(body.layers):
+            keep(block.input_layernorm, "norm_1", layer)
+            keep(block.self_attn.v_proj, "v", layer)
+            keep(block.self_attn, "attention", layer)
+            keep(block.post_attention_layernorm, "residual_mid", layer, lambda inputs, output: inputs[0])
+            keep(block.post_attention_layernorm, "norm_2", layer)
+            keep(block.mlp.down_proj, "hidden", layer, lambda inputs, output: inputs[0])
+            keep(block.mlp, "mlp", layer)
+            keep(block, "residual", layer)
+        keep(body.norm, "final_norm", None)
         output = library(ids, output_attentions=True, use_cache=True)
-    finally:
-        for hook in hooks:
-            hook.remove()
     kept["logits", None] = output.logits
     for layer, shares in enumerate(output.attentions):
         kept["weights", layer] = shares
