@@ -57,6 +57,29 @@ class Hub(FolderCase):
         offline = self.script(f"{REPO}@v1", server.url, "--json", HF_HUB_OFFLINE="1")
         self.assertEqual((offline.returncode, json.loads(offline.stdout)), (0, manifest), offline.stderr)
 
+    def test_a_llama_too(self):
+        """`load` of a hub id in a process of its own: the pass over what came is that of the tensors that were served."""
+        import torch
+
+        from examples.ch04.experiments import run
+        from tests.test_ch14_llama import IDS, MODEL, L
+
+        made = write_folder(self.folder / "llama", MODEL.weights, L)
+        self.files |= {name: (made / name).read_bytes() for name in ("config.json", "model.safetensors")}
+        program = (
+            "import json, sys, torch; from examples.ch02.artefact import load; from examples.ch04.experiments import run\n"
+            "m = load(sys.argv[1]); logits = run(m, torch.tensor(json.loads(sys.argv[2]))).tolist()\n"
+            "print(json.dumps({k: m.manifest[k] for k in ('model_type', 'commit', 'parameters')} | {'logits': logits}))"
+        )
+        with contextlib.closing(StandInHub({"somebody/tiny-llama": self.files})) as server:
+            done = self.script("somebody/tiny-llama", server.url, json.dumps(IDS.tolist()), program=("-c", program))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            wanted = ["somebody/tiny-llama/config.json", "somebody/tiny-llama/model.safetensors"]
+            self.assertEqual(sorted(server.requested), wanted)
+        found = json.loads(done.stdout)
+        torch.testing.assert_close(torch.tensor(found.pop("logits")), run(MODEL, IDS), atol=1e-5, rtol=0)
+        self.assertEqual(found, {"model_type": "llama", "commit": COMMIT, "parameters": 1560})
+
     def test_shards_and_tokenizer(self):
         """A sharded repository with a tokenizer arrives whole, and a damaged second shard is noticed."""
         from safetensors.torch import save

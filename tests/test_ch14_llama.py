@@ -111,7 +111,9 @@ class Forward(unittest.TestCase):
         exact = ch04.with_dtype(MODEL, torch.float64)
         reference = ch04.run(exact, FULL)
         theirs = library_model(MODEL, torch.float64)(FULL, use_cache=False).logits.detach()
-        self.assertLessEqual(ch04.agreement(reference, theirs)["relative_difference"], 1e-6)  # it rotates in float32 even so
+        self.assertLessEqual(
+            ch04.agreement(reference, theirs)["relative_difference"], 1e-6
+        )  # its norms, softmax and angles stay float32
         self.assertLessEqual(ch04.agreement(ch04.run(MODEL, FULL), reference)["relative_difference"], BOUND)
         for dtype, bound in ((torch.bfloat16, 0.05), (torch.float16, 0.01)):
             found = ch04.run(ch04.with_dtype(MODEL, dtype), FULL)
@@ -128,9 +130,14 @@ class Forward(unittest.TestCase):
         self.assertEqual(model(head_dim=None).config.head_width, 2)
 
     def test_kv_heads_are_repeated_in_place(self):  # C28
-        tiled = lambda x, n, dim: x.repeat(1, n, 1, 1)  # noqa: E731
-        with mock.patch.object(torch.Tensor, "repeat_interleave", lambda x, n, dim: tiled(x, n, dim)):
-            self.assertFirst(llama.forward(IDS, MODEL.weights, MODEL.config)[0, -1, :4], -0.061045, 0.653178, -0.508093, 0.280856)
+        weights, order = dict(MODEL.weights), [0, 2, 1, 3]  # tiled, heads 0 and 2 would share; as if they stood side by side
+        for i in range(2):
+            name = f"model.layers.{i}.self_attn"
+            weights[f"{name}.q_proj.weight"] = weights[f"{name}.q_proj.weight"].unflatten(0, (4, 4))[order].flatten(0, 1)
+            weights[f"{name}.o_proj.weight"] = weights[f"{name}.o_proj.weight"].unflatten(1, (4, 4))[:, order].flatten(1)
+        self.assertFirst(llama.forward(IDS, weights, MODEL.config)[0, -1, :4], -0.061045, 0.653178, -0.508093, 0.280856)
+        x, y = det("x", (2, 6, 5, 3)), det("y", (2, 2, 3, 4))
+        torch.testing.assert_close(llama.by_group(x, y), x @ y.repeat_interleave(3, dim=1))
 
     def test_planted_faults(self):
         theirs = LIBRARY(FULL, use_cache=False).logits.detach()
@@ -164,18 +171,18 @@ LLAMA3 = {
 class Rotation(unittest.TestCase):
     def test_half_split_and_interleaved(self):  # C25
         x = torch.tensor([1.0, 2.0, 3.0, 4.0]).view(1, 1, 1, 4)
-        angles = llama.rotation(torch.tensor([3]), config(), torch.float32)
+        angles = llama.rotation(torch.tensor([3]), Rope(), 4)
         wanted = torch.tensor([-1.413353, 1.879118, -2.828857, 4.058191])
         torch.testing.assert_close(llama.rotate(x, angles).flatten(), wanted, atol=1e-6, rtol=0)
 
     def test_the_permutation_between_them(self):  # C25
         x = torch.tensor([1.0, 2.0, 3.0, 4.0]).view(1, 1, 1, 4)
-        angles = llama.rotation(torch.tensor([3]), config(), torch.float32)
+        angles = llama.rotation(torch.tensor([3]), Rope(), 4)
         wanted = torch.tensor([-1.272233, -1.838865, 2.878668, 4.088187])
         torch.testing.assert_close(llama.rotate_interleaved(x, angles).flatten(), wanted, atol=1e-6, rtol=0)
         self.assertEqual(llama.halves_order(8).tolist(), [0, 2, 4, 6, 1, 3, 5, 7])
         of = config(head_dim=8)
-        x, angles, order = det("x", (2, 4, 5, 8)), llama.rotation(torch.arange(5), of), llama.halves_order(8)
+        x, angles, order = det("x", (2, 4, 5, 8)), llama.rotation(torch.arange(5), of.rope, 8), llama.halves_order(8)
         found, other = llama.rotate(x[..., order], angles), llama.rotate_interleaved(x, angles)[..., order]
         torch.testing.assert_close(found, other, atol=1e-6, rtol=0)
         back = order.argsort()  # with 8 numbers this is another order, with 4 it would be the same
@@ -239,9 +246,8 @@ class Rotation(unittest.TestCase):
                 config(**changes)
 
     def test_llama3_blends(self):
-        of = replace(config(head_dim=32), rope=Rope(kind="llama3", factor=8.0, original_positions=32))
-        plain = llama.frequencies(replace(of, rope=Rope()))
-        slowed = plain / llama.frequencies(of)
+        rope = Rope(kind="llama3", factor=8.0, original_positions=32)
+        slowed = llama.frequencies(Rope(), 32) / llama.frequencies(rope, 32)
         self.assertAlmostEqual(slowed[0].item(), 1.0)
         self.assertAlmostEqual(slowed[-1].item(), 8.0)
         self.assertTrue((slowed.diff() >= -1e-12).all() and ((slowed > 1.001) & (slowed < 7.999)).any())
@@ -320,10 +326,8 @@ class Elsewhere(FolderCase):
         self.assertEqual(value["ids"], generate([[0]], MODEL, 8, end=None).row())
         self.assertEqual(tokens.embedding_share(MODEL.config), (88, 1560))
 
-    def test_chapters_4_and_10_say_so(self):
+    def test_chapter_4s_cost_model_and_chapter_10_say_so(self):
         for main, argv in (
-            (gpt2.main, ["compare", "--model", self.folder]),
-            (gpt2.main, ["--model", self.folder]),
             (gpt2.main, ["count", "--config", self.folder]),
             (gpt2.main, ["flops", "--config", self.folder]),
             (kv_cache.main, ["--model", self.folder]),

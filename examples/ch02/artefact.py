@@ -181,43 +181,91 @@ def gpt2_shapes(config):
 
 @dataclass(frozen=True)
 class Family:
-    """What chapter 2 has to know of one `model_type`, and which module holds its forward pass and its formulas.
+    """What chapter 2 has to know of one `model_type`, and which modules hold its forward pass, its formulas and the library's side.
 
-    embedding: the name of the token table, which a tied head shares. prefix: what stands before the bare names of the files,
-    but for the head's. buffers: bare names that old files hold and that are no parameters; the first group is the layer.
+    name: as a reader knows it, after "a". embedding: the name of the token table, which a tied head shares. first_qkv: the names
+    of the first layer's matrices that make queries, keys and values. prefix: what stands before the bare names of the files, but
+    for the head's. buffers: bare names that old files hold and that are no parameters; the first group is the layer.
+    to_weights: makes what the forward pass reads from the files' tensors.
     """
 
+    name: str
     config_from: Callable
     tensor_shapes: Callable
     module: str
+    library: str
     embedding: str
+    first_qkv: tuple
     prefix: str
     buffers: re.Pattern
+    to_weights: Callable = lambda tensors, config: tensors
 
     def forward_module(self):
-        """The module of the family's forward pass; imported here, by name, since it belongs to a later chapter."""
+        """The module of the family's forward pass and its formulas: `forward`, `residual_stream`, `unembed`, `parameter_count`,
+        `flops_per_token`, `flops_per_pass`. Imported here, by name, since it belongs to a later chapter."""
         return importlib.import_module(self.module)
+
+    def library_module(self):
+        """The module with the same model in transformers: `library_model`, `library_trace`; imported like the other."""
+        return importlib.import_module(self.library)
 
 
 _LAYER = r"(0|[1-9][0-9]{0,8})"
 FAMILIES = {
     "gpt2": Family(
-        gpt2_config_from,
-        gpt2_shapes,
-        "examples.ch04.gpt2_from_scratch",
-        "wte.weight",
-        "",
-        re.compile(rf"h\.{_LAYER}\.attn\.(bias|masked_bias)"),  # the causal masks
+        name="GPT-2",
+        config_from=gpt2_config_from,
+        tensor_shapes=gpt2_shapes,
+        module="examples.ch04.gpt2_from_scratch",
+        library="examples.ch04.library",
+        embedding="wte.weight",
+        first_qkv=("h.0.attn.c_attn.weight",),
+        prefix="",
+        buffers=re.compile(rf"h\.{_LAYER}\.attn\.(bias|masked_bias)"),  # the causal masks
     ),
     "llama": Family(
-        llama.config_from,
-        llama.tensor_shapes,
-        "examples.ch14.llama_from_scratch",
-        "model.embed_tokens.weight",
-        "model.",
-        re.compile(rf"model\.layers\.{_LAYER}\.self_attn\.rotary_emb\.inv_freq"),  # the frequencies of the rope
+        name="Llama",
+        config_from=llama.config_from,
+        tensor_shapes=llama.tensor_shapes,
+        module="examples.ch14.llama_from_scratch",
+        library="examples.ch14.library",
+        embedding="model.embed_tokens.weight",
+        first_qkv=tuple(f"model.layers.0.self_attn.{part}_proj.weight" for part in "qkv"),
+        prefix="model.",
+        buffers=re.compile(rf"model\.layers\.{_LAYER}\.self_attn\.rotary_emb\.inv_freq"),  # the frequencies of the rope
     ),
 }
+
+
+def _chapter_14(function):
+    """A function of chapter 14's `families`, looked up when it is called."""
+    return lambda *args: getattr(importlib.import_module("examples.ch14.families"), function)(*args)
+
+
+for _kind, _name, _embedding, _old in (  # the families that chapter 14's configurable forward serves
+    ("openai-gpt", "GPT", "tokens_embed.weight", True),
+    ("gpt_bigcode", "GPTBigCode", "wte.weight", True),
+    ("bloom", "BLOOM", "word_embeddings.weight", True),
+    *((k, n, "model.embed_tokens.weight", False) for k, n in (("xglm", "XGLM"), ("mistral", "Mistral"), ("mixtral", "Mixtral"))),
+    *((k, n, "model.embed_tokens.weight", False) for k, n in (("qwen2", "Qwen2"), ("qwen3", "Qwen3"), ("gemma", "Gemma"))),
+    *((k, n, "model.embed_tokens.weight", False) for k, n in (("gemma2", "Gemma 2"), ("gemma3_text", "Gemma 3"))),
+    ("deepseek_v3", "DeepSeek-V3", "model.embed_tokens.weight", False),
+):
+    FAMILIES[_kind] = Family(
+        name=_name,
+        config_from=_chapter_14("config_from"),
+        tensor_shapes=_chapter_14("file_shapes"),
+        module="examples.ch14.variants",
+        library="examples.ch14.peers",
+        embedding=_embedding,
+        first_qkv=tuple(
+            f"model.layers.0.self_attn.{part}.weight"
+            for part in (("q_b_proj", "kv_b_proj") if _kind == "deepseek_v3" else ("q_proj", "k_proj", "v_proj"))
+        ),
+        prefix="" if _old else "model.",
+        buffers=FAMILIES["gpt2" if _old else "llama"].buffers,
+        to_weights=_chapter_14("to_weights"),
+    )
 
 
 def family_of(config):
@@ -292,6 +340,7 @@ def load(source=None, dtype=torch.float32, seed=0, digests=False):
         "parameters": sum(math.prod(t.shape) for t in wanted.values()),
         "head": _head(config) + (", with a copy in the file" if head_copy else ""),
     }
+    weights = family_of(config).to_weights(weights, config)
     if dtype is not None:
         weights = {name: w.to(dtype) for name, w in weights.items()}
     return Artefact(config, weights, tokenizer, manifest, folder)

@@ -11,9 +11,9 @@ ROPE_KINDS = ("default", "linear", "llama3")
 
 @dataclass(frozen=True)
 class Rope:
-    """How positions turn queries and keys: theta, and for "linear" and "llama3" how far the frequencies are slowed.
+    """How positions turn queries and keys: theta, and for the other kinds how far the frequencies are slowed.
 
-    low, high, original_positions: llama3's alone.
+    low, high: llama3's. fast, slow, mscale, mscale_all: yarn's, which chapter 14's DeepSeek has. original_positions: of both.
     """
 
     theta: float = 10000.0
@@ -22,6 +22,23 @@ class Rope:
     low: float = 1.0
     high: float = 4.0
     original_positions: int = 8192
+    fast: float = 32.0
+    slow: float = 1.0
+    mscale: float = 0.0
+    mscale_all: float = 0.0
+
+    @property
+    def gain(self):
+        """What cos and sin are multiplied by: 1 but for yarn, where longer texts are given sharper scores."""
+        if self.kind != "yarn":
+            return 1.0
+        if self.mscale and self.mscale_all:
+            return self.sharpening(self.mscale) / self.sharpening(self.mscale_all)
+        return self.sharpening(1.0)
+
+    def sharpening(self, mscale):
+        """0.1 m ln(factor) + 1. Peng et al., "YaRN" (2023), section 3.4."""
+        return 0.1 * mscale * math.log(self.factor) + 1.0 if self.factor > 1 else 1.0
 
 
 @dataclass(frozen=True)
@@ -123,41 +140,43 @@ def config_from(values, where):
         raise BadInput(f"{where}: {str(error).removeprefix('config: ')}") from None
 
 
-def rope_from(values):
+def rope_from(values, kinds=ROPE_KINDS, theta=10000.0):
     """The Rope that a config means: `rope_parameters` (transformers 5), or `rope_theta` with `rope_scaling` (transformers 4).
 
-    Both may stand there when they agree. Nothing that is there is passed over.
+    Both may stand there when they agree. Nothing that is there is passed over. kinds: those that the family knows; theta: its
+    own where the config names none.
     """
     blocks = [values[name] for name in ("rope_parameters", "rope_scaling") if values.get(name) is not None]
     if not all(isinstance(block, dict) for block in blocks):
         raise BadInput("config: rope_parameters or rope_scaling is no table; correct config.json")
-    found = [_rope(block | ({} if "rope_theta" in block else {"rope_theta": values.get("rope_theta")})) for block in blocks]
-    found = found or [_rope({"rope_theta": values.get("rope_theta")})]
     top = values.get("rope_theta")
+    known = {"rope_theta": theta if top is None else top}
+    found = [_rope(known | {k: v for k, v in block.items() if k != "rope_theta" or v is not None}, kinds) for block in blocks]
+    found = found or [_rope(known, kinds)]
     if any(rope != found[0] for rope in found) or (top is not None and top != found[0].theta):
         raise BadInput("config: its spellings of the rope differ (rope_parameters, rope_theta, rope_scaling); correct one of them")
     return found[0]
 
 
-def _rope(block):
+_LLAMA3 = {"factor": "factor", "low": "low_freq_factor", "high": "high_freq_factor"}
+_YARN = {"factor": "factor", "fast": "beta_fast", "slow": "beta_slow", "mscale": "mscale", "mscale_all": "mscale_all_dim"}
+_ORIGINAL = {"original_positions": "original_max_position_embeddings"}
+_ROPE_FIELDS = {"default": {}, "linear": {"factor": "factor"}, "llama3": _LLAMA3 | _ORIGINAL, "yarn": _YARN | _ORIGINAL}
+
+
+def _rope(block, kinds):
     """One Rope of a table in either spelling, `rope_type` or the older `type`."""
     kind = block.get("rope_type", block.get("type")) or "default"
-    if kind not in ROPE_KINDS:
-        raise BadInput(f"config: the rope type {kind!r} is not known here; known are {', '.join(ROPE_KINDS)}")
-    known = {"rope_type", "type", "rope_theta"}
-    names = {"linear": {"factor": "factor"}, "default": {}}.get(kind)
-    if names is None:
-        names = {"factor": "factor", "low": "low_freq_factor", "high": "high_freq_factor"}
-        names |= {"original_positions": "original_max_position_embeddings"}
-    unknown = sorted(set(block) - known - set(names.values()))
+    if kind not in kinds:
+        raise BadInput(f"config: the rope type {kind!r} is not known here; known are {', '.join(kinds)}")
+    names = {"theta": "rope_theta"} | _ROPE_FIELDS[kind]
+    unknown = sorted(set(block) - {"rope_type", "type"} - set(names.values()))
     if unknown:
         raise BadInput(f"config: the rope has {unknown[0]!r}, which type {kind!r} does not take; correct config.json")
-    theta = 10000.0 if block.get("rope_theta") is None else block["rope_theta"]
-    numbers = {"theta": theta} | {ours: block.get(theirs) for ours, theirs in names.items()}
+    numbers = {ours: block.get(theirs) for ours, theirs in names.items()}
     for name, value in numbers.items():
         if type(value) not in (int, float) or not 0 < value < math.inf:
-            spelled = names.get(name, "rope_theta")
-            raise BadInput(f"config: the rope's {spelled} is {value!r}, not a number above 0; correct config.json")
+            raise BadInput(f"config: the rope's {names[name]} is {value!r}, not a number above 0; correct config.json")
     return Rope(kind=kind, **{name: type(getattr(Rope(), name))(value) for name, value in numbers.items()})
 
 

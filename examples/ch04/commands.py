@@ -9,11 +9,10 @@ import torch
 from tqdm import tqdm
 
 from examples.ch01.command import BadInput, Parser, dump_json, number_list, table, whole_number
-from examples.ch02.artefact import load, load_config, require, tensor_shapes
+from examples.ch02.artefact import family_of, load, load_config, require, tensor_shapes
 from examples.ch04 import experiments as ex
 from examples.ch04 import plots
 from examples.ch04.gpt2_from_scratch import flops_per_pass, flops_per_token, parameter_count, tensor_table
-from examples.ch04.library import library_model
 
 CONTEXTS = (16, 128, 512, 1024)
 
@@ -54,7 +53,7 @@ def options():
     """The script's argument parser, one sub-parser for each command."""
     parser = Parser(
         prog="gpt2_from_scratch.py",
-        description="GPT-2 by hand. Without a command: the tour, whose options `tour --help` lists.",
+        description="GPT-2 by hand; what takes --model also takes a Llama. Without a command: the tour (`tour --help`).",
         default_command="tour",
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -102,7 +101,6 @@ def _load(args):
     if args.device == "cuda" and not torch.cuda.is_available():
         raise BadInput("--device cuda: torch sees no such device here; leave it out")
     model = load(args.model, dtype=ex.DTYPES[args.dtype], seed=args.seed)
-    require(model.config, "gpt2", "chapter 4's script")
     for name, w in model.weights.items():
         if not w.isfinite().all():
             raise BadInput(f"{args.model}: {name} holds NaN or infinity in {args.dtype}; take another dtype or model")
@@ -149,18 +147,19 @@ def _text(model, ids):
 def tour(args):
     model = _load(args)
     ids = ex.text_ids(model, ex.PREDICT) if args.prompt is None and model.tokenizer else _prompt(model, args, 10)
-    library = library_model(model, ex.DTYPES[args.dtype], args.device)
+    library = ex.library_side(model).library_model(model, ex.DTYPES[args.dtype], args.device)
     found = ex.agreement(ex.run(model, ids), library(ids, use_cache=False).logits.detach())
     best = ex.next_tokens(model, ids)
     last = ex.change_last(model, ids)[0]
     earlier = ex.worst(last[:-1])
     config = model.config
+    fewer = f" with {config.kv_heads} of keys and values" if config.kv_heads < config.n_head else ""
     value = _about(
         args, ids=ids[0].tolist(), next_tokens=best, agreement=found, mask_change_earlier=earlier, mask_change_last=last[-1]
     )
     lines = [
-        f"The model: {args.model}, a GPT-2 of {config.n_layer} layers, width {config.n_embd}, {config.n_head} heads, "
-        f"{model.manifest['parameters']:,} parameters.",
+        f"The model: {args.model}, a {family_of(config).name} of {config.n_layer} layers, width {config.n_embd}, {config.n_head} "
+        f"heads{fewer}, {model.manifest['parameters']:,} parameters.",
         f"The prompt: {_text(model, ids)}, {ids.shape[1]} tokens.",
         "",
         table(["next token", "id", "probability"], [[_piece(b["piece"]), b["id"], f"{b['probability']:.2%}"] for b in best]),
@@ -301,7 +300,7 @@ def shapes(args):
 
 def compare(args):
     model = _load(args)
-    library = library_model(model, ex.DTYPES[args.dtype], args.device)
+    library = ex.library_side(model).library_model(model, ex.DTYPES[args.dtype], args.device)
     texts = ex.PROMPTS if args.prompt is None else (args.prompt,)
     batches = ex.prompt_batches(model, texts, args.seed)
     prompts = ex.compare_prompts(model, library, texts, args.seed)
@@ -327,6 +326,8 @@ def compare(args):
         point_rows.append(
             [point, len(found), f"{r['largest_difference']:.1e}", where, f"{max(f['largest_value'] for f in found):.3g}"]
         )
+    rounded = getattr(ex.library_side(model), "ROUNDED_IN_FLOAT64", None)
+    note = f"transformers computes {rounded} in float32 whatever the dtype, so its float64 is no reference."
     text = [
         f"{args.model} in {args.dtype}: our pass beside transformers' (eager), {_threads(args)}",
         "",
@@ -353,6 +354,7 @@ def compare(args):
                 for r in dtypes
             ],
         ),
+        *(["", note] if rounded else []),
     ]
     return value, "\n".join(text)
 
@@ -389,7 +391,8 @@ def mask(args):
         f"Largest above the diagonal: {found['largest_above_diagonal']}.",
         "With the first layer's q, k and v weights times 300, so that scores below -1e4 occur: "
         f"{found['sharpened_above_diagonal']}; with a mask of -1e4 instead of minus infinity: "
-        f"{found['sharpened_above_diagonal_at_minus_1e4']:.3g}.",
+        f"{found['sharpened_above_diagonal_at_minus_1e4']:.3g}, which is more than 0 only where all that a position may see scores "
+        "below -1e4.",
     ]
     return value, "\n".join(text)
 
@@ -457,7 +460,7 @@ def time(args):
     for r in results:
         rows = [
             [
-                c["component"].replace("_", " "),
+                ex.label(c["component"]),
                 f"{c['ms']:.2f}",
                 f"{c['time_share']:.1%}",
                 f"{c['flop_share']:.1%}",

@@ -11,11 +11,10 @@ from dataclasses import replace
 import torch
 
 from examples.ch01.command import BadInput
-from examples.ch02.artefact import family_of
+from examples.ch02.artefact import family_of, require
 from examples.ch03.tokens import decode, encode
 from examples.ch04 import gpt2_from_scratch as gpt2
-from examples.ch04.gpt2_from_scratch import LAYER_POINTS, flops_per_pass
-from examples.ch04.library import library_model, library_trace
+from examples.ch04.gpt2_from_scratch import LAYER_POINTS
 
 # Each of 5 to 18 tokens with the embedded tokenizer and with GPT-2's own.
 PROMPTS = (
@@ -34,6 +33,7 @@ OTHERS = (  # five more texts for the residual stream, of other kinds and length
     "for i in range(10): print(i * i)",
     "a a a a a a a a a a a a",
 )
+LONGEST = 2048  # tokens of the longest comparison: of the 8,192 that SmolLM2 takes, the scores are 4.8 GB a layer in float64
 HALF_WORK = 4e9  # tokens times parameters: 1,100 tokens of the embedded model, 32 of GPT-2 small
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -87,9 +87,19 @@ def worst(values):
     return float("nan") if any(math.isnan(x) for x in values) else max(values, default=0.0)
 
 
+def program(model):
+    """The module with the forward pass and the formulas of the model's family."""
+    return family_of(model.config).forward_module()
+
+
+def library_side(model):
+    """The module with the model's family in transformers: `library_model`, `library_trace`."""
+    return family_of(model.config).library_module()
+
+
 def run(model, ids, **options):
     """The forward pass of the model's family over `ids`."""
-    return family_of(model.config).forward_module().forward(ids, model.weights, model.config, **options)
+    return program(model).forward(ids, model.weights, model.config, **options)
 
 
 # ------------------------------------------------------------------------------------------------------------- prediction
@@ -139,8 +149,11 @@ def compare_prompts(model, library, texts=PROMPTS, seed=0):
 
 
 def edge_shapes(config):
-    """(B, T) at the edges of what the model takes: 1, 2, the last but one, the full context, a batch of four."""
-    full = config.n_positions
+    """(B, T) at the edges of what the model takes: 1, 2, the last but one, the full context, a batch of four.
+
+    Of a context beyond LONGEST, LONGEST and the last but one before it.
+    """
+    full = min(config.n_positions, LONGEST)
     shapes = [(1, 1), (1, 2), (1, full - 1), (1, full), (4, min(64, full))]
     return sorted({(b, t) for b, t in shapes if 1 <= t <= full})
 
@@ -155,10 +168,10 @@ def _agree(model, library, ids):
     return agreement(run(model, ids), library(ids, use_cache=False).logits)
 
 
-def compare_layers(model, library, ids, trace=library_trace):
+def compare_layers(model, library, ids, trace=None):
     """Point by point of one pass: [{point, layer, largest_difference, largest_value}], of the points that `trace` finds in the
-    library; by default all but the scores."""
-    ours = {}
+    library; by default the family's own trace, which finds all but the scores, and of a Llama all but them and q."""
+    trace, ours = trace or library_side(model).library_trace, {}
     run(model, ids, trace=lambda point, layer, tensor: ours.setdefault((point, layer), tensor))
     return [
         {
@@ -176,8 +189,10 @@ def distance_from_float64(model, batches, dtypes=tuple(DTYPES), progress=lambda:
     """How far both programs, in each of `dtypes`, are from our pass in float64 over `batches` of ids; the worst over all of them.
 
     The library in float64 is compared as well: two programs that agree there share no rounding that could hide a difference.
-    `library` is None where the library refuses: it takes no float64 with reorder_and_upcast_attn. Half precision is tens of
-    times slower on a CPU, so there only the batches up to HALF_WORK run; `positions` says how many that were.
+    That holds where the library computes in float64 throughout. Its Llama does not: norms, softmax and angles are of float32 in
+    any dtype, so that its distance is float32's, which grows with the position, and only our pass is a reference. `library` is
+    None where the library refuses: it takes no float64 with reorder_and_upcast_attn. Half precision is tens of times slower on a
+    CPU, so there only the batches up to HALF_WORK run; `positions` says how many that were.
     """
     exact = with_dtype(model, torch.float64)
     references = [run(exact, ids) for ids in batches]
@@ -187,8 +202,8 @@ def distance_from_float64(model, batches, dtypes=tuple(DTYPES), progress=lambda:
     for name in dtypes:
         dtype = DTYPES[name]
         ours = with_dtype(model, dtype)
-        refused = dtype == torch.float64 and model.config.reorder_and_upcast_attn
-        theirs = None if refused else library_model(model, dtype, device_of(model))
+        refused = dtype == torch.float64 and getattr(model.config, "reorder_and_upcast_attn", False)  # a switch of GPT-2's
+        theirs = None if refused else library_side(model).library_model(model, dtype, device_of(model))
         row = {"dtype": name, "largest_logit": top, "ours": 0.0, "library": None if refused else 0.0}
         row |= {"ours_same_argmax": 0, "positions": 0}
         for ids, reference in zip(batches, references, strict=True):
@@ -286,8 +301,8 @@ def sharpened(model, factor=300.0):
     """
     if dtype_of(model).itemsize < 4:
         model = with_dtype(model, torch.float32)
-    name = "h.0.attn.c_attn.weight"
-    return replace(model, weights=model.weights | {name: model.weights[name] * factor})
+    names = family_of(model.config).first_qkv
+    return replace(model, weights=model.weights | {name: model.weights[name] * factor for name in names})
 
 
 def mask_test(model, ids, progress=lambda: None):
@@ -313,8 +328,10 @@ def position_by_itself(model, seed=0):
     """Which parts, run alone, give a position the same bits whatever its neighbours are: {part: True or False}.
 
     Two inputs of one shape share one position and differ at all others, so bits can be compared. The embedding is told by the
-    trace of a pass, layer norm, feed-forward network and attention (masked, in the first layer) by themselves.
+    trace of a pass, layer norm, feed-forward network and attention (masked, in the first layer) by themselves. Of a GPT-2 only;
+    raises BadInput for another.
     """
+    require(model.config, "gpt2", "this look at single parts")
     config, weights = model.config, model.weights
     ids = random_ids(model, 9, seed=seed)
     other = random_ids(model, 9, seed=seed + 1)
@@ -382,6 +399,11 @@ _COMPONENT_OF = {
 }
 
 
+def label(component):
+    """A component as it is printed: its name with spaces, and norms without their kind, since a Llama's are RMS norms."""
+    return "norms" if component == "layer_norms" else component.replace("_", " ")
+
+
 def median_after(times, discarded=1):
     """Median of `times` but for the first `discarded`: the first call of anything costs what later ones do not."""
     return statistics.median(list(times)[discarded:])
@@ -411,6 +433,9 @@ class Stopwatch:
 def component_times(model, tokens, runs=5, seed=0, timer=time.perf_counter, progress=lambda: None):
     """Where the time of a pass over [1, tokens] goes: a dict of milliseconds, shares and GFLOP/s.
 
+    The components are COMPONENTS of any family: layer_norms are its norms, of whichever kind, and embedding is what stands before
+    the first layer, a Llama's angles included, while turning by them is a part of attention.
+
     Traced and untraced passes alternate; of each kind the first is discarded and the median of `runs` taken, for each
     component by itself. `unexplained` is the untraced pass less the sum of the components: the tracing, and the medians' own
     disagreement. Attention and feed-forward include adding to the stream; FLOPs are those of the full rectangle.
@@ -428,7 +453,7 @@ def component_times(model, tokens, runs=5, seed=0, timer=time.perf_counter, prog
         untraced.append(watch.now() - start)
         progress()
     seconds = {name: median_after(s[name] for s in traced) for name in COMPONENTS}
-    flops = flops_per_pass(model.config, tokens)
+    flops = program(model).flops_per_pass(model.config, tokens)
     by_component = {
         "attention": flops["attention_projections"] + flops["attention_scores_and_values"],
         "feed_forward": flops["feed_forward"],
@@ -465,8 +490,8 @@ def last_position_saving(model, tokens, runs=5, seed=0, timer=time.perf_counter,
     ids = random_ids(model, tokens, seed=seed)
 
     def last_only():
-        x = gpt2.residual_stream(ids, model.weights, model.config)  # [1, T, d]
-        return gpt2.unembed(x[:, -1:], model.weights, model.config)  # [1, 1, V]
+        x = program(model).residual_stream(ids, model.weights, model.config)  # [1, T, d]
+        return program(model).unembed(x[:, -1:], model.weights, model.config)  # [1, 1, V]
 
     times = {"all": [], "last": []}
     for _ in range(runs + 1):
@@ -476,7 +501,7 @@ def last_position_saving(model, tokens, runs=5, seed=0, timer=time.perf_counter,
             times[name].append(timer() - start)
         progress()
     everywhere, last = (median_after(times[name]) for name in ("all", "last"))
-    flops = flops_per_pass(model.config, tokens)
+    flops = program(model).flops_per_pass(model.config, tokens)
     spared = flops["output_projection"] * (tokens - 1) / tokens
     return {
         "tokens": tokens,

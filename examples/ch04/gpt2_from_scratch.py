@@ -3,6 +3,9 @@
     python examples/ch04/gpt2_from_scratch.py             # the tour
     python examples/ch04/gpt2_from_scratch.py count       # also: flops, shapes, compare, mask, residual, time; each takes --help
 
+The commands that take --model measure a Llama as well, by its own forward pass and formulas, chapter 14's; the cost model here is
+GPT-2's.
+
 Shapes: B batch, T positions, d model width, h heads, dh head width (d = h dh), f feed-forward width, V vocabulary, L layers.
 The pass is matmul, softmax, tanh and arithmetic on a dict of tensors by Hugging Face's names; it is the oracle that every
 faster program in this book is compared with.

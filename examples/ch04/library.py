@@ -99,6 +99,11 @@ def library_trace(library, ids):
         parts = kept.pop(("qkv", layer)).chunk(3, dim=-1)  # each [B, T, d]
         for point, part in zip("qkv", parts, strict=True):
             kept[point, layer] = part.unflatten(-1, (heads, -1)).transpose(1, 2)  # [B, h, T, dh]
+    return in_order(kept)
+
+
+def in_order(kept):
+    """{(point, layer): tensor} in the order of the pass, whatever order the hooks and the outputs came in."""
     return {key: kept[key] for key in sorted(kept, key=_order)}
 
 

@@ -6,16 +6,9 @@ import torch
 
 from examples.ch01.command import Parser, dump_json, table, whole_number
 from examples.ch02.artefact import load, require
-from examples.ch03.tokens import decode, encode
+from examples.ch03.tokens import decode
 from examples.ch04 import experiments as ch04
-from examples.ch05.experiments import library_greedy
-from examples.ch05.generate import generate
-from examples.ch14.library import library_model, library_trace
-from examples.ch14.llama_from_scratch import Cached
-
-PROMPT = "The capital of France is"
-LONG = 2048  # tokens of the longest comparison, where the model takes as many
-BAR = 1e-4  # of the largest logit
+from examples.ch14 import experiments as ex
 
 
 def run(argv):
@@ -33,7 +26,7 @@ def options():
     summary = "agreement with transformers: prompts, edges, layer by layer, greedy tokens"
     sub = commands.add_parser("compare", help=summary, description=summary).add("model", "threads", "seed", "json")
     sub.set_defaults(command=compare, model="smollm2")
-    sub.add_argument("--prompt", default=PROMPT, help="the text to compare layer by layer and to go on from")
+    sub.add_argument("--prompt", default=ex.PROMPT, help="the text to compare layer by layer and to go on from")
     sub.add_argument("--tokens", type=whole_number(1), default=40, metavar="N", help="greedy tokens to compare")
     return parser
 
@@ -42,27 +35,9 @@ def compare(args):
     """The agreement of one model with transformers, which reads a GGUF file by itself."""
     model = load(args.model, seed=args.seed)
     require(model.config, "llama", "chapter 14's script")
-    library = library_model(model)
-    prompts = ch04.compare_prompts(model, library) if model.tokenizer else []
-    full = min(LONG, model.config.n_positions)
-    edges = []
-    for batch, tokens in sorted({(1, 1), (1, min(2, full)), (4, min(64, full)), (1, full)}):
-        ids = ch04.random_ids(model, tokens, batch, args.seed)
-        with torch.no_grad():
-            edges.append(ch04.agreement(ch04.run(model, ids), library(ids, use_cache=False).logits))
-    ids = encode(args.prompt, model.tokenizer) if model.tokenizer else ch04.random_ids(model, min(5, full), seed=args.seed)
-    layers = ch04.compare_layers(model, library, ids, library_trace)
-    new = min(args.tokens, model.config.n_positions - ids.shape[1] + 1)
-    cached = Cached(model, capacity=ids.shape[1] + new - 1)  # the last token is never fed
-    ours = generate(ids, model, new, end=None, forward=cached).row()
-    theirs = library_greedy(library, ids, new)
-    rows = prompts + edges
-    worst = ch04.worst(r["relative_difference"] for r in rows)
-    same, positions = sum(r["same_argmax"] for r in rows), sum(r["positions"] for r in rows)
-    greedy = sum(a == b for a, b in zip(ours, theirs, strict=True))
-    value = {"model": args.model, "threads": args.threads, "parameters": model.manifest["parameters"], "bar": BAR}
-    value |= {"prompts": prompts, "edges": edges, "layers": layers, "worst": worst, "same_argmax": same, "positions": positions}
-    value |= {"greedy": ours, "greedy_tokens": new, "greedy_same": greedy, "within": worst <= BAR and same == positions}
+    found = ex.llama_agreement(model, args.prompt, args.tokens, args.seed)
+    value = {"model": args.model, "threads": args.threads, "parameters": model.manifest["parameters"], "bar": ex.BAR, **found}
+    prompts, edges, layers, worst = (found[key] for key in ("prompts", "edges", "layers", "worst"))
 
     def row(first, r):
         numbers = [f"{r['largest_difference']:.1e}", f"{r['largest_logit']:.2f}", f"{r['relative_difference']:.1e}"]
@@ -74,7 +49,7 @@ def compare(args):
         points.setdefault(r["point"], []).append(r["largest_difference"] / r["largest_value"])
     by_point = [[point, len(x), f"{ch04.worst(x):.1e}"] for point, x in points.items()]
     heads = ["text", "batch x tokens", "largest difference", "largest logit", "difference / logit", "same argmax"]
-    text = decode(ours, model.tokenizer) if model.tokenizer else str(ours)
+    text = decode(found["greedy"], model.tokenizer) if model.tokenizer else str(found["greedy"])
     lines = [
         f"{args.model}: a Llama of {model.config.n_layer} layers, width {model.config.n_embd}, {model.config.n_head} heads with "
         f"{model.config.kv_heads} of keys and values, {value['parameters']:,} parameters; beside transformers, eager, float32",
@@ -83,8 +58,8 @@ def compare(args):
         "",
         table(["point of the pass", "tensors", "difference / value"], by_point),
         "",
-        f"{'Within' if value['within'] else 'OUTSIDE'} the bar of {BAR:g} of the largest logit with the same argmax: {worst:.1e}, "
-        f"{same:,} of {positions:,} positions.",
-        f"Greedy with our cache, {greedy} of {new} tokens as transformers': {json.dumps(text)}",
+        f"{'Within' if found['within'] else 'OUTSIDE'} the bar, {ex.BAR:g} of the largest logit and the same argmax: {worst:.1e}, "
+        f"{found['same_argmax']:,} of {found['positions']:,} positions.",
+        f"Greedy with our cache, {found['greedy_same']} of {found['greedy_tokens']} tokens as transformers': {json.dumps(text)}",
     ]
     return value, "\n".join(lines)

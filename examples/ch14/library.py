@@ -6,7 +6,9 @@ from pathlib import Path
 
 import torch
 
-from examples.ch04.library import watched
+from examples.ch04.library import in_order, watched
+
+ROUNDED_IN_FLOAT64 = "a Llama's norms, softmax and angles"  # what transformers computes in float32 even in float64
 
 
 def library_config(config):
@@ -32,7 +34,7 @@ def library_config(config):
     )
 
 
-def library_model(model, dtype=torch.float32):
+def library_model(model, dtype=torch.float32, device="cpu"):
     """transformers' LlamaForCausalLM for the `Artefact` `model`, in evaluation mode, with eager attention.
 
     Where the model came out of a GGUF file, transformers reads that file by itself, so that our reading is compared too.
@@ -45,19 +47,19 @@ def library_model(model, dtype=torch.float32):
     if path.suffix == ".gguf":
         settings = dict(gguf_file=path.name, dtype=dtype, attn_implementation="eager")
         with contextlib.redirect_stderr(io.StringIO()):  # its progress bar asks nobody
-            return transformers.LlamaForCausalLM.from_pretrained(path.parent, **settings).eval()
+            return transformers.LlamaForCausalLM.from_pretrained(path.parent, **settings).to(device).eval()
     library = transformers.LlamaForCausalLM(library_config(model.config)).to(dtype)
     names = {name: w.to(dtype) for name, w in model.weights.items()}
     if model.config.tie_word_embeddings:
         names["lm_head.weight"] = names["model.embed_tokens.weight"]
     library.load_state_dict(names)
     library.tie_weights()
-    return library.eval()
+    return library.to(device).eval()
 
 
 @torch.no_grad()
 def library_trace(library, ids):
-    """{(point, layer): tensor} of one pass over `ids` [B, T], under the names of our trace: all but the scores."""
+    """{(point, layer): tensor} of one pass over `ids` [B, T], under the names of our trace: all but the scores and q."""
     with watched() as (kept, keep):
         body = library.model
         keep(body.embed_tokens, "embedding", None)
@@ -78,4 +80,4 @@ def library_trace(library, ids):
         held = output.past_key_values.layers[layer]
         kept["k", layer] = held.keys  # [B, g, T, dh], after the rotation
         kept["v", layer] = kept["v", layer].unflatten(-1, held.values.shape[1:2] + (-1,)).transpose(1, 2)  # [B, g, T, dh]
-    return kept
+    return in_order(kept)

@@ -45,8 +45,8 @@ def pass_over(ids, weights, config, at, future, masked_score=-math.inf, trace=No
     """The stream [B, T, d] of `ids` [B, T] at positions `at` [T], each attending as `future` [T, S] says."""
     trace = no_trace if trace is None else trace
     x = weights["model.embed_tokens.weight"][ids]  # [B, T, d]
-    trace("embedding", None, x)
-    angles = rotation(at, config, x.dtype)  # cos and sin, each [T, dh]
+    angles = rotation(at, config.rope, config.head_width, x.dtype)  # cos and sin, each [T, dh]
+    trace("embedding", None, x)  # after the angles: a stopwatch counts positions to the embedding, as with GPT-2's table
     for layer in range(config.n_layer):
         x = block(x, weights, config, layer, angles, future, masked_score, trace, cache)  # [B, T, d]
     return x
@@ -94,16 +94,23 @@ def attention(x, weights, config, layer, angles, future, masked_score, trace, ca
     trace("v", layer, v)
     if cache is not None:
         k, v = cache.extend(layer, k, v)  # each [B, g, S, dh]
-    each = config.n_head // config.kv_heads
-    k, v = k.repeat_interleave(each, dim=1), v.repeat_interleave(each, dim=1)  # [B, h, S, dh]: in place, not tiled
-    scores = (q * dh**-0.5) @ k.transpose(-1, -2)  # [B, h, T, S]
+    scores = by_group(q * dh**-0.5, k.transpose(-1, -2))  # [B, h, T, S]
     if future is not None:
         scores.masked_fill_(future, masked_score)
     trace("scores", layer, scores)
     shares = torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(v.dtype)  # [B, h, T, S]
     trace("weights", layer, shares)
-    mixed = (shares @ v).transpose(1, 2).reshape(B, T, config.n_head * dh)  # [B, T, h dh], heads side by side
+    mixed = by_group(shares, v).transpose(1, 2).reshape(B, T, config.n_head * dh)  # [B, T, h dh], heads side by side
     return linear(mixed, weights, f"{name}.o_proj")  # [B, T, d]
+
+
+def by_group(x, y):
+    """x [B, h, T, n] @ y [B, g, n, m] = [B, h, T, m], where heads 0 to h/g - 1 of x meet head 0 of y, the next h/g head 1, ...
+
+    The heads of a group stand one below the other, as if they were positions, so y is read in place and never repeated.
+    """
+    B, h, T, _ = x.shape
+    return (x.reshape(B, y.shape[1], -1, x.shape[-1]) @ y).view(B, h, T, -1)
 
 
 def mlp(x, weights, config, layer, trace):
@@ -128,46 +135,62 @@ def silu(x):
 
 
 def rms_norm(x, weights, name, config):
-    """Each position's vector over its root mean square, times a gain for each of its d entries; nothing is centred.
+    """Each position's vector over its root mean square, times a gain for each of its d entries; nothing is centred."""
+    return rms(x, weights[f"{name}.weight"], config.rms_norm_eps)
+
+
+def rms(x, gain, eps=1e-6):
+    """x [..., n] over its root mean square, times `gain` [n].
 
     Zhang and Sennrich, "Root Mean Square Layer Normalization" (2019). The mean is taken in float32 at least, and the result
     cast back before the gain, as in Llama's own code.
     """
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))  # [B, T, d]
-    mean = (wide * wide).mean(-1, keepdim=True)  # [B, T, 1]
-    return weights[f"{name}.weight"] * (wide * torch.rsqrt(mean + config.rms_norm_eps)).to(x.dtype)
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))  # [..., n]
+    mean = (wide * wide).mean(-1, keepdim=True)  # [..., 1]
+    return gain * (wide * torch.rsqrt(mean + eps)).to(x.dtype)
 
 
 # ------------------------------------------------------------------------------------------------------------- the rotation
 
 
-def rotation(at, config, dtype=torch.float32):
+def rotation(at, rope, dh, dtype=torch.float32):
     """(cos, sin), each [T, dh], of the angles by which positions `at` [T] turn each pair of a head's numbers.
 
     Pair i turns by position times theta^(-2i/dh): Su et al., "RoFormer" (2021), section 3.2.2. The angles are computed in
     float32 at least, whatever the model's dtype.
     """
     wide = torch.promote_types(dtype, torch.float32)
-    angles = at[:, None].to(wide) * frequencies(config, at.device).to(wide)  # [T, dh / 2]
+    angles = at[:, None].to(wide) * frequencies(rope, dh, at.device).to(wide)  # [T, dh / 2]
     angles = torch.cat([angles, angles], dim=-1)  # [T, dh]: numbers i and i + dh / 2 are a pair
-    return angles.cos().to(dtype), angles.sin().to(dtype)
+    return (angles.cos() * rope.gain).to(dtype), (angles.sin() * rope.gain).to(dtype)
 
 
-def frequencies(config, device="cpu"):
-    """Radians a position [dh / 2], as the config's rope says: plain, "linear" (divided by a factor) or "llama3".
+def frequencies(rope, dh, device="cpu"):
+    """Radians a position [dh / 2], as the rope says: plain, "linear" (divided by a factor), "llama3" or "yarn".
 
     llama3 (Meta's Llama 3.1): a frequency whose wavelength is short against the original context stays, a long one is divided by
-    the factor, and those between are blended.
+    the factor, and those between are blended. yarn (Peng et al., 2023) blends too, between the pairs that turn `fast` and `slow`
+    times within the original context.
     """
-    dh, rope = config.head_width, config.rope
-    plain = 1.0 / rope.theta ** (torch.arange(0, dh, 2, dtype=torch.float64, device=device) / dh)  # [dh / 2]
+    pair = torch.arange(0, dh, 2, dtype=torch.float64, device=device) / dh  # [dh / 2]
+    plain = 1.0 / rope.theta**pair
     if rope.kind == "default":
         return plain
     if rope.kind == "linear":
         return plain / rope.factor
-    wavelength = 2 * math.pi / plain
-    blend = (rope.original_positions / wavelength - rope.low) / (rope.high - rope.low)
-    blend = blend.clamp(0, 1)  # 0: long wavelengths, slowed by the factor; 1: short ones, left alone
+    if rope.kind == "yarn":
+
+        def pair_that_turns(times):  # as an index, not whole; it turns so often within the original context
+            return dh * math.log(rope.original_positions / (times * 2 * math.pi)) / (2 * math.log(rope.theta))
+
+        low, high = math.floor(pair_that_turns(rope.fast)), math.ceil(pair_that_turns(rope.slow))
+        low, high = max(low, 0), min(high, dh - 1)
+        index = torch.arange(dh // 2, dtype=torch.float64, device=device)
+        blend = 1 - ((index - low) / max(high - low, 1e-3)).clamp(0, 1)
+    else:
+        wavelength = 2 * math.pi / plain
+        blend = (rope.original_positions / wavelength - rope.low) / (rope.high - rope.low)
+        blend = blend.clamp(0, 1)  # 0: long wavelengths, slowed by the factor; 1: short ones, left alone
     return (1 - blend) * plain / rope.factor + blend * plain
 
 
@@ -195,6 +218,59 @@ def rotate_interleaved(x, angles):
 def halves_order(dh):
     """[dh]: where each number of a head stands before its pairs are put half a head apart: 0, 2, 4, ..., then 1, 3, 5, ..."""
     return torch.arange(dh).view(-1, 2).T.flatten()
+
+
+# ---------------------------------------------------------------------------------------------------------- the cost model
+
+
+def parameter_count(config):
+    """{component: parameters, ..., "total"}, in closed form, as chapter 4's. A tied head is counted once, a rotation has none.
+
+    With q = h dh and kv = g dh a layer has 2 d q + 2 d kv in attention, 3 d f in the feed-forward network and 2 d in its two
+    norms; where the config has biases, q + 2 kv + d and 2 f + d more.
+    """
+    d, f, L, V = config.n_embd, config.inner_width, config.n_layer, config.vocab_size
+    q, kv = config.n_head * config.head_width, config.kv_heads * config.head_width
+    counts = {
+        "token_embedding": V * d,
+        "attention": L * (2 * d * q + 2 * d * kv + (q + 2 * kv + d if config.attention_bias else 0)),
+        "feed_forward": L * (3 * d * f + (2 * f + d if config.mlp_bias else 0)),
+        "norms": (2 * L + 1) * d,
+        "output_projection": 0 if config.tie_word_embeddings else V * d,
+    }
+    return counts | {"total": sum(counts.values())}
+
+
+def flops_per_token(config, context):
+    """{component: FLOPs, ..., "total"} of the matmuls for one output token that attends over `context` positions.
+
+    The convention is that of chapter 4 (Kaplan et al., "Scaling Laws for Neural Language Models", 2020, table 1): 2 FLOPs a
+    weight, and 4 dh for each query head and position seen. Fewer key and value heads make fewer projections, not fewer scores.
+    Look-ups, norms, rotations, biases, softmax, SiLU and the gate's product are not counted.
+    Raises BadInput for a context outside 1 to n_positions.
+    """
+    if not 1 <= context <= config.n_positions:
+        raise BadInput(f"context {context} is not within 1 to n_positions {config.n_positions}; give one that is")
+    d, f, L = config.n_embd, config.inner_width, config.n_layer
+    q, kv = config.n_head * config.head_width, config.kv_heads * config.head_width
+    flops = {
+        "attention_projections": L * 2 * (2 * d * q + 2 * d * kv),
+        "attention_scores_and_values": L * 4 * q * context,
+        "feed_forward": L * 2 * 3 * d * f,
+        "output_projection": 2 * d * config.vocab_size,
+    }
+    return flops | {"total": sum(flops.values())}
+
+
+def flops_per_pass(config, tokens, batch=1, pairs="full"):
+    """{component: FLOPs, ..., "total"} of one pass over [batch, tokens]; pairs and errors as in chapter 4's."""
+    if pairs not in ("full", "causal"):
+        raise BadInput(f"pairs is {pairs!r}; give full or causal")
+    flops = {name: n * batch * tokens for name, n in flops_per_token(config, tokens).items() if name != "total"}
+    if pairs == "causal":  # the mean number of visible positions is (T + 1) / 2
+        q = config.n_head * config.head_width
+        flops["attention_scores_and_values"] = batch * config.n_layer * 4 * q * tokens * (tokens + 1) // 2
+    return flops | {"total": sum(flops.values())}
 
 
 # ------------------------------------------------------------------------------------------------------------- with a cache

@@ -1,0 +1,219 @@
+"""The choices in which families of transformers differ, as one frozen dataclass; `variants` computes what it says."""
+
+from dataclasses import dataclass
+
+from examples.ch02.llama import Rope
+
+
+@dataclass(frozen=True)
+class Latent:
+    """Multi-head latent attention: ranks of the compressed queries (None: not compressed) and keys, and the three head widths."""
+
+    q_rank: int | None
+    kv_rank: int
+    plain: int  # of queries and keys without position
+    turned: int  # of queries and keys with it; one such key serves all heads
+    value: int
+
+
+@dataclass(frozen=True)
+class Experts:
+    """A mixture: of `count` networks of width `width` each token takes `active`, and `shared` more always.
+
+    routing: "softmax" (Mixtral: the softmax over all, the best renormalised) or "sigmoid" (DeepSeek: scores by themselves, a bias
+    that chooses and does not weigh, only the best `best_groups` of `groups`). first_dense: how many first layers have no mixture.
+    """
+
+    count: int
+    active: int
+    width: int
+    routing: str = "softmax"
+    shared: int = 0
+    first_dense: int = 0
+    groups: int = 1
+    best_groups: int = 1
+    renormalise: bool = True
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Which computation a config is: sizes, the ten choices, and the details that some families have beside them."""
+
+    model_type: str
+    vocab_size: int
+    n_embd: int
+    n_layer: int
+    n_head: int
+    kv_heads: int
+    head_width: int
+    inner_width: int
+    n_positions: int
+    # the ten choices
+    norm: str = "rms"  # or "layer"
+    norm_place: str = "pre"  # or "post", "both"
+    positions: str = "rope"  # or "learned", "sinusoidal", "alibi", "none"
+    latent: Latent | None = None  # None: h heads of queries on g of keys and values
+    activation: str = "silu"  # a name of chapter 4's ACTIVATIONS
+    gated: bool = True
+    experts: Experts | None = None
+    tie_word_embeddings: bool = False
+    biases: tuple = ()  # of "qkv", "o", "mlp"
+    windows: tuple = ()  # of each layer its window, or None; empty: none has one
+    qk_norm: bool = False
+    # details
+    norm_eps: float = 1e-6
+    unit_gain: bool = False  # gains are stored as what they differ from 1
+    final_norm: bool = True
+    embedding_norm: bool = False
+    embedding_scale: float = 1.0
+    score_scale: float | None = None  # None: 1 / sqrt(width of a query)
+    score_cap: float | None = None
+    logit_cap: float | None = None
+    rope: Rope | None = None  # where positions turn
+    window_rope: Rope | None = None  # of layers with a window, where it is another
+    interleaved: bool = False  # pairs (2i, 2i + 1) turn, not (i, i + dh / 2)
+    first_position: int = 0
+    residual: bool = True  # False only in this chapter's ablations
+
+    @property
+    def query_width(self):
+        """Numbers in one head's query and key."""
+        return self.latent.plain + self.latent.turned if self.latent else self.head_width
+
+    @property
+    def value_width(self):
+        """Numbers in one head's value."""
+        return self.latent.value if self.latent else self.head_width
+
+    def window(self, layer):
+        """The window of a layer, or None."""
+        return self.windows[layer] if self.windows else None
+
+    def has_experts(self, layer):
+        """Whether the layer's feed-forward network is a mixture."""
+        return self.experts is not None and layer >= self.experts.first_dense
+
+
+# before attention, after it, before the feed-forward network, after it
+NORMS = {
+    "pre": ("input_layernorm", None, "post_attention_layernorm", None),
+    "post": (None, "post_attention_layernorm", None, "post_feedforward_layernorm"),
+    "both": ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
+}
+
+
+_ACTIVATIONS = {"gelu_new": "GELU, tanh form", "gelu_pytorch_tanh": "GELU, tanh form", "gelu": "GELU, exact", "silu": "SiLU"}
+
+
+def options_of(c):
+    """{choice: option}: which of the table's options a config takes in each of the ten choices."""
+    act = _ACTIVATIONS.get(c.activation, c.activation)
+    attention = "MLA" if c.latent else {c.n_head: "MHA", 1: "MQA"}.get(c.kv_heads, "GQA")
+    windows = set(c.windows) or {None}
+    return {
+        "normalisation": {"rms": "RMS norm", "layer": "layer norm"}[c.norm],
+        "its place": c.norm_place,
+        "positions": {"rope": "RoPE", "alibi": "ALiBi"}.get(c.positions, c.positions),
+        "attention": attention,
+        "activation": f"gated {act}" if c.gated else act,
+        "feed-forward": "mixture of experts" if c.experts else "dense",
+        "head": "tied" if c.tie_word_embeddings else "untied",
+        "biases": {("qkv", "o", "mlp"): "present", ("qkv",): "on q, k and v", (): "absent"}.get(c.biases, " and ".join(c.biases)),
+        "window": "full" if windows == {None} else "interleaved" if None in windows else "sliding",
+        "q and k norm": "yes" if c.qk_norm else "no",
+    }
+
+
+def explain(c):
+    """Which computation a config is, line by line in the order of the pass: a list of sentences."""
+    chosen = options_of(c)
+    lines = [
+        f"{c.n_layer} layers of width {c.n_embd:,} on a vocabulary of {c.vocab_size:,}; made for up to {c.n_positions:,} positions."
+    ]
+    start = "The stream starts as the token's row of the table"
+    if c.embedding_scale != 1:
+        start += f", times {c.embedding_scale:.6g}, the square root of the width"
+    if c.positions == "learned":
+        start += ", plus the position's row of a second, learned table"
+    if c.positions == "sinusoidal":
+        start += f", plus sines and cosines of the position, which are counted from {c.first_position} and stored nowhere"
+    lines.append(start + (", and is then layer-normalised" if c.embedding_norm else "") + ".")
+    kind = f"{chosen['normalisation']} (epsilon {c.norm_eps:g}{', gains stored as what they differ from 1' if c.unit_gain else ''})"
+    where = {
+        "pre": "each of the two sublayers reads a normalised copy of the stream and adds to the stream itself",
+        "post": "each of the two sublayers reads the stream and adds to it, and the sum is normalised",
+        "both": "each of the two sublayers reads a normalised copy, and what it adds is normalised before it is added",
+    }[c.norm_place]
+    final = "and once more before the head" if c.final_norm else "and there is none before the head"
+    lines.append(f"{kind[0].upper()}{kind[1:]}: {where}; {final}.")
+    lines += _explain_attention(c, chosen) + _explain_feed_forward(c, chosen)
+    biases = {"present": "Every matrix of a layer has a bias", "absent": "No matrix has a bias"}
+    lines.append(biases.get(chosen["biases"], f"Biases: {chosen['biases']}") + ".")
+    head = "The token's table, transposed, gives the logits" if c.tie_word_embeddings else "A matrix of its own gives the logits"
+    lines.append(head + (f", bent by tanh to stay within {c.logit_cap:g}" if c.logit_cap else "") + ".")
+    return lines
+
+
+def _explain_attention(c, chosen):
+    if c.latent:
+        m = c.latent
+        queries = f"queries from a vector of {m.q_rank:,}, " if m.q_rank else ""
+        lines = [
+            f"Attention: MLA, {c.n_head} heads; {queries}keys and values from one of {m.kv_rank:,}; a query and a key have "
+            f"{m.plain} numbers without position and {m.turned} that turn, the key's the same for all heads; a value has {m.value}."
+        ]
+    else:
+        shared = "" if chosen["attention"] == "MHA" else f", each shared by {c.n_head // c.kv_heads} heads of queries"
+        width = "" if c.head_width * c.n_head == c.n_embd else f" ({c.n_head} x {c.head_width}, not the width {c.n_embd:,})"
+        kv = f"{c.kv_heads} of keys and values{shared}"
+        lines = [f"Attention: {chosen['attention']}, {c.n_head} heads of {c.head_width} numbers{width}, {kv}."]
+    if c.qk_norm:
+        lines.append("Each head's query and key are RMS-normalised by themselves before they turn.")
+    if c.positions == "rope":
+        lines.append(_explain_rope(c))
+    if c.positions == "alibi":
+        lines.append("Positions: ALiBi, a slope for each head is taken from the score for every position of distance.")
+    plain = c.query_width**-0.5
+    scale = plain if c.score_scale is None else c.score_scale
+    more = "" if abs(scale - plain) < 1e-12 else f", not 1 / sqrt({c.query_width}) = {plain:.6g}"
+    cap = f", and bent by tanh to stay within {c.score_cap:g}" if c.score_cap else ""
+    lines.append(f"Scores are multiplied by {scale:.6g}{more}{cap}.")
+    if chosen["window"] == "full":
+        lines.append("A position sees itself and all before it.")
+    else:
+        w = next(w for w in c.windows if w)
+        some = sum(x is not None for x in c.windows)
+        which = "every layer" if some == c.n_layer else f"{some} of {c.n_layer} layers, the others see everything before"
+        lines.append(f"A position sees {w:,} positions, itself included, in {which}.")
+    return lines
+
+
+def _explain_rope(c):
+    def one(rope):
+        extra = {"default": "", "linear": f", all frequencies divided by {rope.factor:g}"}.get(
+            rope.kind, f", slow frequencies divided by {rope.factor:g} ({rope.kind})"
+        )
+        return f"theta {rope.theta:,.0f}{extra}"
+
+    pairs = "neighbouring numbers" if c.interleaved else "numbers half a head apart"
+    more = f"; in layers with a window {one(c.window_rope)}" if c.window_rope else ""
+    return f"Positions: RoPE turns queries and keys, {pairs} in pairs, {one(c.rope)}{more}."
+
+
+def _explain_feed_forward(c, chosen):
+    parts = 3 if c.gated else 2
+    lines = []
+    if c.experts is None or c.experts.first_dense:
+        which = f" in the first {c.experts.first_dense} layers" if c.experts else ""
+        lines.append(f"Feed-forward{which}: {chosen['activation']}, {parts} matrices, inner width {c.inner_width:,}.")
+    if c.experts:
+        e = c.experts
+        shared = f", and {e.shared} more for every token" if e.shared else ""
+        soft = e.routing == "softmax"
+        route = "a softmax over all, the best renormalised" if soft else "a logistic score each, with a bias to choose by"
+        groups = f", from the best {e.best_groups} of {e.groups} groups" if e.groups > 1 else ""
+        one = f"{e.count} experts ({chosen['activation']}, inner width {e.width:,})"
+        after = " after them" if e.first_dense else ""
+        lines.append(f"Feed-forward{after}: {one}, {e.active} for each token{shared}; routed by {route}{groups}.")
+    return lines

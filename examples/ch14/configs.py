@@ -1,0 +1,206 @@
+"""Chapter 14: what any config costs, from its numbers alone.
+
+    python examples/ch14/configs.py                                    # the table: parameters, FLOPs, cache, memory
+    python examples/ch14/configs.py trace llama-3-8b --context 2000    # one decode step, operation by operation
+    python examples/ch14/configs.py measure --model smollm2            # a measured step beside what the trace says
+
+The published configurations stand in `configs.json`; a folder or a `config.json` of any family of `variants` works as well.
+"""
+
+import sys
+from pathlib import Path
+
+if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import argparse
+import math
+
+import torch
+
+from examples.ch01.command import Parser, command, dump_json, number_list, table, whole_number
+from examples.ch02.artefact import load, require
+from examples.ch14 import experiments as ex
+from examples.ch14 import serving
+from examples.ch14.counts import cache_bytes, flops_per_token, kv_bytes_per_token, parameter_count
+from examples.ch14.families import is_buffer, weight_shapes
+
+CONFIG = "a model of the table, embedded, a folder, or a config.json"
+
+
+def options():
+    """The script's argument parser, one sub-parser for each command."""
+    parser = Parser(
+        prog="configs.py",
+        description="What a config costs. Without a command: the table, whose options `table --help` lists.",
+        default_command="table",
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def add(name, function, summary, *shared):
+        sub = commands.add_parser(name, help=summary, description=summary).add(*shared, "json")
+        sub.set_defaults(command=function)
+        return sub
+
+    def served(sub, batch, tokens):
+        sub.add_argument("--batch", type=whole_number(1), default=batch, metavar="B", help="texts at once")
+        sub.add_argument("--context", type=whole_number(1), default=tokens, metavar="N", help="positions of each text")
+        sub.add_argument("--bytes", type=whole_number(1, 8), default=2, metavar="N", help="bytes a number")
+        return sub
+
+    sub = served(add("table", costs, "what models take to serve, the cheapest to hold first"), 32, 8192)
+    sub.add_argument("configs", nargs="*", metavar="CONFIG", help=f"{CONFIG}; by default all that are kept here")
+    sub = served(add("count", count, "parameters by component, FLOPs and cache of one config"), 1, 2000)
+    sub.add_argument("config", metavar="CONFIG", help=CONFIG)
+    sub = served(add("trace", trace, "one decode step, operation by operation"), 1, 2000)
+    sub.add_argument("config", metavar="CONFIG", help=CONFIG)
+    sub.add_argument("--tflops", type=_positive, default=serving.PEAK / 1e12, metavar="X", help="10^12 FLOP/s of the machine")
+    sub.add_argument("--tbps", type=_positive, default=serving.BANDWIDTH / 1e12, metavar="X", help="10^12 bytes/s of its memory")
+    sub = add("window", window, "the cache of one request with and without the config's window")
+    sub.add_argument("--tokens", type=whole_number(1), default=32768, metavar="N", help="positions of the request")
+    sub.add_argument("--bytes", type=whole_number(1, 8), default=2, metavar="N", help="bytes a number")
+    sub = add("measure", measure, "a Llama's decode step, measured, beside what the trace says", "model", "threads")
+    sub.set_defaults(model="smollm2")
+    sub.add_argument("--contexts", type=number_list(1), default=[16, 512, 2000], metavar="N,N", help="positions cached")
+    return parser
+
+
+def _positive(text):
+    """An argparse type: a number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
+
+
+def costs(args):
+    rows = serving.serving_table(args.configs, args.context, args.batch, args.bytes)
+    shown = [
+        [
+            r["model"],
+            f"{r['parameters'] / 1e9:,.3f}",
+            f"{r['active'] / 1e9:,.3f}",
+            f"{r['flops_per_token'] / 1e9:,.2f}",
+            f"{r['kv_bytes_per_token'] / 1024:,.1f}",
+            f"{r['context']:,}",
+            *(f"{r[k] / 1e9:,.1f}" for k in ("weight_bytes", "cache_bytes", "memory_bytes")),
+            f"{r['step_bytes_per_token'] / 1e6:,.0f}",
+        ]
+        for r in rows
+    ]
+    heads = ["model", "params, 10^9", "active", "GFLOP a token", "KiB a token", "context"]
+    heads += ["weights, GB", "cache, GB", "both, GB", "MB read a token"]
+    value = {"batch": args.batch, "context": args.context, "bytes_per_number": args.bytes, "models": rows}
+    head = f"{args.batch} texts of {args.context:,} positions, or as many as a model has; {args.bytes} bytes a number; MLA absorbed"
+    whole = [r for r in rows if r["context"] == args.context]
+    text = [head, "", table(heads, shown)]
+    if whole:
+        small = min(whole, key=lambda r: r["parameters"])
+        value |= {"cheapest_to_hold": whole[0]["model"], "smallest": small["model"]}
+        value["cheapest_to_read"] = min(whole, key=lambda r: r["step_bytes_per_token"])["model"]
+        same = "which is also the smallest" if small is whole[0] else f"and the smallest is {small['model']}"
+        text += ["", f"Of those that reach {args.context:,} positions the cheapest to hold is {whole[0]['model']}, {same}."]
+    return value, "\n".join(text)
+
+
+def count(args):
+    c = serving.config_named(args.config)
+    parts, active = parameter_count(c), parameter_count(c, active=True)
+    counted = sum(math.prod(shape) for name, shape in weight_shapes(c).items() if not is_buffer(name))
+    if counted != parts["total"]:  # two derivations, one number
+        raise AssertionError(f"the formula counts {parts['total']:,} and the tensor table {counted:,}")
+    flops = flops_per_token(c, args.context)
+    value = {
+        **{"config": args.config, "parameters": parts, "active": active, "context": args.context, "flops_per_token": flops},
+        "kv_bytes_per_token": kv_bytes_per_token(c, args.bytes),
+        "cache_bytes": cache_bytes(c, args.context, args.batch, args.bytes),
+    }
+    rows = [[name.replace("_", " "), f"{n:,}", f"{active[name]:,}"] for name, n in parts.items()]
+    work = [[name.replace("_", " "), f"{n:,}"] for name, n in flops.items()]
+    text = [
+        f"{args.config}: a {c.model_type}; two derivations, the closed formula and the table of tensors, give the same total",
+        "",
+        table(["component", "parameters", "of these active"], rows),
+        "",
+        table([f"FLOPs of one token at context {args.context:,}", "FLOPs"], work),
+        "",
+        f"Cache: {value['kv_bytes_per_token']:,} bytes a token; {value['cache_bytes']:,} for {args.batch} x {args.context:,}.",
+    ]
+    if c.latent:
+        expanded = flops_per_token(c, args.context, "expanded")["total"], kv_bytes_per_token(c, args.bytes, "expanded")
+        value |= dict(zip(("flops_expanded", "kv_bytes_per_token_expanded"), expanded, strict=True))
+        text += [f"Latent attention absorbed; expanded it is {expanded[0]:,} FLOPs and {expanded[1]:,} bytes a token."]
+    return value, "\n".join(text)
+
+
+def trace(args):
+    c = serving.config_named(args.config)
+    step = serving.decode_step(c, args.context, args.batch, args.bytes)
+    times = serving.step_times(step, args.tflops * 1e12, args.tbps * 1e12)
+    keys = ("weight_bytes", "cache_bytes", "written_bytes", "activation_bytes")
+
+    def numbers(r):
+        return [f"{r['flops'] / 1e6:,.1f}" if r["flops"] else "", *(f"{r[k] / 1e6:,.2f}" if r[k] else "" for k in keys)]
+
+    rows = [[r["operation"], r["times"], *numbers(r)] for r in step["operations"]] + [["total", "", *numbers(step)]]
+    heads = ["operation", "times", "MFLOP", "weights, MB", "cache read, MB", "written, MB", "activations, MB"]
+    text = [
+        f"{args.config}: one new token for each of {args.batch} texts with {args.context:,} cached, {args.bytes} bytes a number",
+        "",
+        table(heads, rows),
+        "",
+        f"{step['flops'] / 1e9:,.2f} GFLOP at {args.tflops:g} TFLOP/s: {1e3 * times['compute_s']:.3f} ms. "
+        f"{step['bytes'] / 1e9:,.2f} GB (weights {step['weight_bytes'] / 1e9:,.2f}, cache {step['cache_bytes'] / 1e9:,.2f}) at "
+        f"{args.tbps:g} TB/s: {1e3 * times['memory_s']:.3f} ms.",
+        f"Bound by {times['bound']}, {times['ratio']:,.0f} to 1; at best {times['tokens_per_s']:,.0f} tokens/s over all texts.",
+    ]
+    if args.context + 1 > c.n_positions:
+        text.append(f"Note: {args.config} was made for {c.n_positions:,} positions; this is what more would cost.")
+    return {"config": args.config, **step, **times}, "\n".join(text)
+
+
+def window(args):
+    rows = serving.window_rows(tokens=args.tokens, bytes_per_number=args.bytes)
+    shown = [
+        [
+            r["model"],
+            f"{r['window']:,}",
+            f"{r['layers_with_window']} of {r['layers']}",
+            *(f"{r[k] / 2**20:,.0f}" for k in ("full_bytes", "windowed_bytes")),
+            f"{r['times_as_many']:.2f}",
+        ]
+        for r in rows
+    ]
+    heads = ["model", "window", "layers with it", "cache without, MiB", "cache with, MiB", "times as many requests fit"]
+    return {"requests": rows}, f"One request of {args.tokens:,} positions\n\n" + table(heads, shown)
+
+
+def measure(args):
+    model = load(args.model)
+    require(model.config, "llama", "a measured decode step here")
+    torch.set_num_threads(args.threads)
+    found = ex.decode_beside_trace(model, args.contexts)
+    keys = ("mflop", "mb", "compute_ms", "memory_ms", "measured_ms", "measured_over_said")
+    rows = [[f"{r['context']:,}", *(f"{r[k]:,.2f}" for k in keys)] for r in found["steps"]]
+    heads = ["cached positions", "MFLOP", "MB", "compute, ms", "memory, ms", "measured, ms", "measured / larger"]
+    threads = "1 thread" if args.threads == 1 else f"{args.threads} threads"
+    head = (
+        f"{args.model}, float32, {threads}: this machine multiplies at {found['gflop_per_s']:.0f} GFLOP/s and reads a matrix at "
+        f"{found['gb_per_s']:.1f} GB/s"
+    )
+    return {"model": args.model, "threads": args.threads, **found}, head + "\n\n" + table(heads, rows)
+
+
+@command
+def main(argv=None):
+    """Run one of the script's commands; `table` when none is named."""
+    args = options().parse_args(argv)
+    value, text = args.command(args)
+    print(dump_json(value) if args.json else text + "\n", end="")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""Parameters, FLOPs and cache of any of the fourteen families, in closed form, from the choices alone.
+
+Conventions, chapter 4's: a multiply-add is 2 FLOPs; matmuls only, the output projection with them, look-ups and norms without; a
+context is what one new token attends over, itself included, and nothing is halved for the mask. A window caps a layer's context.
+A mixture counts as *active* the experts that one token takes, the shared ones and the router. Latent attention is counted in one
+of two forms, both exact: "expanded", in which each position's keys and values are made once and kept for every head, and
+"absorbed", in which only the short vector is kept, and the matrices that would expand it act on the query and on the result.
+"""
+
+from examples.ch01.command import BadInput
+from examples.ch14.choices import NORMS
+
+FORMS = ("absorbed", "expanded")
+
+
+def attention_matrices(c):
+    """Weights in one layer's attention matrices, biases not included."""
+    d, h, m = c.n_embd, c.n_head, c.latent
+    if m is None:
+        return d * c.head_width * (2 * h + 2 * c.kv_heads)  # q and o, k and v
+    q = d * h * c.query_width if m.q_rank is None else m.q_rank * (d + h * c.query_width)
+    return q + d * (m.kv_rank + m.turned) + m.kv_rank * h * (m.plain + m.value) + h * m.value * d
+
+
+def network_matrices(c, width):
+    """Weights in the matrices of one feed-forward network of `width`."""
+    return (3 if c.gated else 2) * c.n_embd * width
+
+
+def feed_forward_matrices(c, layer, active):
+    """Weights in the matrices of one layer's feed-forward network; of a mixture those of `active` experts, None for all."""
+    if not c.has_experts(layer):
+        return network_matrices(c, c.inner_width)
+    e = c.experts
+    return ((e.count if active is None else active) + e.shared) * network_matrices(c, e.width) + e.count * c.n_embd
+
+
+def parameter_count(c, active=False):
+    """{component: parameters, ..., "total"}. Each number is one weight; a tied head is counted once.
+
+    active: of a mixture only what one token uses. Buffers are not counted: sinusoids, and the bias of DeepSeek's routing. Nor are
+    the layers that DeepSeek-V3 has for predicting a second token.
+    """
+    d, L, V = c.n_embd, c.n_layer, c.vocab_size
+    vector = 2 * d if c.norm == "layer" else d
+    norms = sum(name is not None for name in NORMS[c.norm_place]) * L + c.final_norm + c.embedding_norm
+    inner_norms = 2 * c.head_width * c.qk_norm if c.latent is None else c.latent.kv_rank + (c.latent.q_rank or 0)
+    attention_biases = ("qkv" in c.biases) * c.head_width * (c.n_head + 2 * c.kv_heads) + ("o" in c.biases) * d
+    network_biases = ("mlp" in c.biases) * (c.inner_width * (2 if c.gated else 1) + d)
+    counts = {
+        "token_embedding": V * d,
+        "position_embedding": c.n_positions * d if c.positions == "learned" else 0,
+        "attention": L * (attention_matrices(c) + attention_biases),
+        "feed_forward": sum(feed_forward_matrices(c, i, c.experts.active if c.experts and active else None) for i in range(L))
+        + L * network_biases,
+        "norms": norms * vector + L * inner_norms,
+        "output_projection": 0 if c.tie_word_embeddings else V * d,
+    }
+    return counts | {"total": sum(counts.values())}
+
+
+def seen(c, layer, context):
+    """Positions that a token sees in a layer, of `context`."""
+    window = c.window(layer)
+    return context if window is None else min(context, window)
+
+
+def flops_per_token(c, context, form="absorbed"):
+    """{component: FLOPs, ..., "total"} of the matmuls for one token that attends over `context` positions, itself included.
+
+    form: of latent attention. The expanded form does 2 h (query + value width) a position seen, the absorbed one
+    2 h (2 kv_rank + turned), and either uses each weight once. Raises BadInput for a context outside 1 to n_positions.
+    """
+    if not 1 <= context <= c.n_positions:
+        raise BadInput(f"context {context} is not within 1 to n_positions {c.n_positions}; give one that is")
+    if form not in FORMS:
+        raise BadInput(f"the form {form!r} of latent attention is not known; give {' or '.join(FORMS)}")
+    width = c.query_width + c.value_width
+    if c.latent and form == "absorbed":
+        width = 2 * c.latent.kv_rank + c.latent.turned
+    flops = {
+        "attention_projections": 2 * c.n_layer * attention_matrices(c),
+        "attention_scores_and_values": sum(2 * c.n_head * width * seen(c, i, context) for i in range(c.n_layer)),
+        "feed_forward": sum(2 * feed_forward_matrices(c, i, c.experts.active if c.experts else None) for i in range(c.n_layer)),
+        "output_projection": 2 * c.n_embd * c.vocab_size,
+    }
+    return flops | {"total": sum(flops.values())}
+
+
+def flops_per_pass(c, tokens, batch=1, pairs="full"):
+    """{component: FLOPs, ..., "total"} of one pass over [batch, tokens]; pairs as in chapter 4's.
+
+    "full" is the whole rectangle in every layer, "causal" only the pairs that are seen, a window's as well.
+    """
+    if pairs not in ("full", "causal"):
+        raise BadInput(f"pairs is {pairs!r}; give full or causal")
+    flops = {name: n * batch * tokens for name, n in flops_per_token(c, tokens, "expanded").items() if name != "total"}
+    each = 2 * c.n_head * (c.query_width + c.value_width)
+    one = (lambda i: tokens * tokens) if pairs == "full" else (lambda i: _pairs(tokens, seen(c, i, tokens)))
+    visible = sum(one(i) for i in range(c.n_layer))
+    flops["attention_scores_and_values"] = batch * each * visible
+    return flops | {"total": sum(flops.values())}
+
+
+def _pairs(tokens, window):
+    """Pairs of query and key that are seen: min(i + 1, window) summed over the positions i."""
+    return window * (window + 1) // 2 + (tokens - window) * window
+
+
+def cached_numbers(c, form="absorbed"):
+    """Numbers that one layer keeps for one position: keys and values of g heads, or MLA's short vector and its turning key."""
+    if c.latent is None:
+        return 2 * c.kv_heads * c.head_width
+    if form == "absorbed":
+        return c.latent.kv_rank + c.latent.turned
+    return c.n_head * (c.query_width + c.value_width)
+
+
+def kv_bytes_per_token(c, bytes_per_number=2, form="absorbed"):
+    """Bytes that one more token adds to the cache, while no layer's window is full: 2 L g dh bytes, or MLA's."""
+    return c.n_layer * cached_numbers(c, form) * bytes_per_number
+
+
+def cache_bytes(c, tokens, batch=1, bytes_per_number=2, form="absorbed"):
+    """Bytes of the cache of `batch` texts of `tokens`; a layer with a window keeps as many positions as that at most."""
+    positions = sum(seen(c, i, tokens) for i in range(c.n_layer))
+    return batch * positions * cached_numbers(c, form) * bytes_per_number

@@ -1,0 +1,465 @@
+"""The measurements of chapter 14, each a function that returns plain values: no printing, no files, no global state."""
+
+import statistics
+import time
+from dataclasses import replace
+
+import torch
+
+from examples.ch02.artefact import Artefact, random_tensor, tensor_shapes
+from examples.ch03.tokens import encode
+from examples.ch04 import experiments as ch04
+from examples.ch05.experiments import library_greedy
+from examples.ch05.generate import generate
+from examples.ch10.kv_cache import KVCache
+from examples.ch14 import library as ch14_library
+from examples.ch14 import llama_from_scratch as llama
+from examples.ch14 import peers, serving, variants
+from examples.ch14.choices import Choices, Experts, Latent, options_of
+from examples.ch14.counts import cache_bytes, flops_per_token, kv_bytes_per_token, parameter_count
+from examples.ch14.families import choices_of, of, weight_shapes
+
+PROMPT = "The capital of France is"
+LONG = 2048  # tokens of the longest comparison, where the model takes as many
+BAR = 1e-4  # of the largest logit: a Llama of many layers on real weights
+BOUND = 1e-5  # of the largest logit: the tiny models
+
+# ------------------------------------------------------------------------------------------------------- Llama, on real weights
+
+
+def llama_agreement(model, prompt=PROMPT, tokens=40, seed=0):
+    """A Llama beside transformers: prompts, edges up to LONG tokens, every traced point, greedy tokens with our cache.
+
+    {prompts, edges, layers, worst, same_argmax, positions, greedy, greedy_tokens, greedy_same, within}. worst: the largest
+    difference of a logit over the largest logit.
+    """
+    library = ch14_library.library_model(model)
+    prompts = ch04.compare_prompts(model, library) if model.tokenizer else []
+    full = min(LONG, model.config.n_positions)
+    edges = []
+    for batch, length in sorted({(1, 1), (1, min(2, full)), (4, min(64, full)), (1, full)}):
+        ids = ch04.random_ids(model, length, batch, seed)
+        with torch.no_grad():
+            edges.append(ch04.agreement(ch04.run(model, ids), library(ids, use_cache=False).logits))
+    ids = encode(prompt, model.tokenizer) if model.tokenizer else ch04.random_ids(model, min(5, full), seed=seed)
+    layers = ch04.compare_layers(model, library, ids, ch14_library.library_trace)
+    new = min(tokens, model.config.n_positions - ids.shape[1] + 1)
+    cached = llama.Cached(model, capacity=ids.shape[1] + new - 1)  # the last token is never fed
+    ours = generate(ids, model, new, end=None, forward=cached).row()
+    theirs = library_greedy(library, ids, new)
+    rows = prompts + edges
+    found = {"prompts": prompts, "edges": edges, "layers": layers}
+    found["worst"] = ch04.worst(r["relative_difference"] for r in rows)
+    found |= {"same_argmax": sum(r["same_argmax"] for r in rows), "positions": sum(r["positions"] for r in rows)}
+    found |= {"greedy": ours, "greedy_tokens": new, "greedy_same": sum(a == b for a, b in zip(ours, theirs, strict=True))}
+    return found | {"within": found["worst"] <= BAR and found["same_argmax"] == found["positions"]}
+
+
+# ------------------------------------------------------------------------------------------------------------- the ten choices
+
+# (case, model_type, what differs from the tiny model): each family, and the options that a family has beside its own
+CASES = (
+    *((kind, kind, {}) for kind in peers.TINY),
+    ("gpt2, exact GELU", "gpt2", {"activation_function": "gelu"}),
+    ("gpt2, SiLU", "gpt2", {"activation_function": "silu"}),
+    ("gpt2, untied", "gpt2", {"tie_word_embeddings": False}),
+    ("gpt_bigcode, MHA", "gpt_bigcode", {"multi_query": False}),
+    ("llama, MQA", "llama", {"num_key_value_heads": 1}),
+    ("llama, biases", "llama", {"attention_bias": True, "mlp_bias": True}),
+    ("qwen2, windows", "qwen2", {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 2}),
+    ("qwen3, biases", "qwen3", {"attention_bias": True}),
+    ("deepseek_v3, plain queries", "deepseek_v3", {"q_lora_rank": None}),
+    ("mixtral, windows", "mixtral", {"sliding_window": 6}),
+)
+LENGTH = 20  # of the text that crosses every window
+
+
+def case_models(kind, changes, seed=0):
+    """(library, choices, weights) of a case: transformers' tiny model, and ours as chapter 2 reads the files it writes."""
+    library = peers.library_tiny(kind, seed, **changes)
+    return library, *of(peers.by_files(library))
+
+
+def case_shapes(choices):
+    """(B, T) that a case is compared on: one token, a batch of two across the windows, one more, and the whole context."""
+    return ((1, 1), (2, LENGTH), (1, LENGTH + 1), (1, choices.n_positions))
+
+
+@torch.no_grad()
+def case_agreement(case, kind, changes, seed=0):
+    """One case beside transformers: logits, traced points, causality, parameters, and the options that it takes.
+
+    worst: largest difference of a logit over the largest logit, over `case_shapes`. worst_point: the same of every tensor that both
+    traces have. above_diagonal: the largest change of a logit before the token that changed; 0 is exact.
+    """
+    library, c, weights = case_models(kind, changes, seed)
+    rows = []
+    for batch, tokens in case_shapes(c):
+        ids = some_ids(c, tokens, batch, seed)
+        rows.append(ch04.agreement(variants.forward(ids, weights, c), library(ids, use_cache=False).logits))
+    kept, ids = {}, some_ids(c, LENGTH, seed=seed)
+    variants.forward(ids, weights, c, trace=lambda point, layer, x: kept.setdefault((point, layer), x))
+    points = [ch04.largest(kept[key] - right) / ch04.largest(right) for key, right in peers.library_trace(library, ids).items()]
+    return {
+        "case": case,
+        "model_type": kind,
+        "worst": ch04.worst(r["relative_difference"] for r in rows),
+        "worst_point": ch04.worst(points),
+        "points": len(points),
+        "same_argmax": sum(r["same_argmax"] for r in rows),
+        "positions": sum(r["positions"] for r in rows),
+        "above_diagonal": ch04.above_diagonal(influence(c, weights, ids)),
+        "parameters": parameter_count(c)["total"],
+        "library_parameters": sum(w.numel() for w in library.parameters()),
+        "options": options_of(c),
+    }
+
+
+def some_ids(c, tokens, batch=1, seed=0):
+    """Random ids [batch, tokens] of the config's vocabulary."""
+    return torch.randint(c.vocab_size, (batch, tokens), generator=torch.Generator().manual_seed(seed))
+
+
+def influence(c, weights, ids):
+    """Chapter 4's `influence` for the configurable forward: [i][j] is the largest change at i when the id at j changes."""
+    before = variants.forward(ids, weights, c)[0]  # [T, V]
+    columns = []
+    for j in range(ids.shape[1]):
+        other = ids.clone()
+        other[0, j] = (other[0, j] + c.vocab_size // 2) % c.vocab_size
+        columns.append((before - variants.forward(other, weights, c)[0]).abs().amax(-1))
+    return torch.stack(columns, dim=1).tolist()
+
+
+def agreements(progress=lambda: None):
+    """`case_agreement` of every case."""
+    rows = []
+    for case in CASES:
+        rows.append(case_agreement(*case))
+        progress()
+    return rows
+
+
+BASE = "llama-3-8b"
+OPTIONS = (  # (choice, option, the fields of Choices that make it from the base)
+    ("normalisation", "layer norm", {"norm": "layer"}),
+    ("normalisation", "RMS norm", {}),
+    ("its place", "pre", {}),
+    ("its place", "post", {"norm_place": "post", "final_norm": False}),
+    ("its place", "both", {"norm_place": "both"}),
+    ("positions", "learned", {"positions": "learned"}),
+    ("positions", "sinusoidal", {"positions": "sinusoidal"}),
+    ("positions", "RoPE", {}),
+    ("positions", "ALiBi", {"positions": "alibi"}),
+    ("attention", "MHA", {"kv_heads": 32}),
+    ("attention", "GQA", {}),
+    ("attention", "MQA", {"kv_heads": 1}),
+    ("attention", "MLA", {"latent": Latent(None, 512, 128, 64, 128)}),
+    ("activation", "GELU, tanh form", {"activation": "gelu_new", "gated": False}),
+    ("activation", "GELU, exact", {"activation": "gelu", "gated": False}),
+    ("activation", "SiLU", {"gated": False}),
+    ("activation", "gated SiLU", {}),
+    ("activation", "gated GELU, tanh form", {"activation": "gelu_new"}),
+    ("feed-forward", "dense", {}),
+    ("feed-forward", "mixture of experts", {"experts": Experts(8, 2, 14336)}),
+    ("head", "tied", {"tie_word_embeddings": True}),
+    ("head", "untied", {}),
+    ("biases", "present", {"biases": ("qkv", "o", "mlp")}),
+    ("biases", "on q, k and v", {"biases": ("qkv",)}),
+    ("biases", "absent", {}),
+    ("window", "full", {}),
+    ("window", "sliding", {"windows": (4096,) * 32}),
+    ("window", "interleaved", {"windows": (4096, None) * 16}),
+    ("q and k norm", "no", {}),
+    ("q and k norm", "yes", {"qk_norm": True}),
+)
+SERVED = (8192, 32)  # tokens of each text, and texts at once, in the comparison of options
+
+
+def users():
+    """{(choice, option): [model_type]}: which families take an option, by the published configurations kept here."""
+    found = {}
+    for name in serving.published():
+        c = serving.config_named(name)
+        for choice, option in options_of(c).items():
+            kinds = found.setdefault((choice, option), [])
+            if c.model_type not in kinds:
+                kinds.append(c.model_type)
+    return found
+
+
+def option_effects():
+    """What each option does to Llama-3-8B's shape, everything else as it is: parameters, cache, FLOPs, memory, bytes a step.
+
+    One row for each of OPTIONS, at the full context of 8,192 positions and SERVED texts, two bytes a number; families: its takers.
+    """
+    base, used, rows = serving.config_named(BASE), users(), []
+    tokens, batch = SERVED
+    zero = serving.serving_row(BASE, base, tokens, batch)
+    for choice, option, changes in OPTIONS:
+        c = replace(base, **changes)
+        assert options_of(c)[choice] == option, (choice, option, options_of(c))
+        row = serving.serving_row(BASE, c, tokens, batch)
+        rows.append(
+            {
+                **{"choice": choice, "option": option, "families": used.get((choice, option), []), "is_base": c == base},
+                **{"parameters": row["parameters"], "parameters_change": row["parameters"] - zero["parameters"]},
+                **{"kv_bytes_per_token": kv_bytes_per_token(c), "cache_bytes": cache_bytes(c, tokens)},
+                **{"flops_per_token": flops_per_token(c, tokens)["total"]},
+                "flops_change": flops_per_token(c, tokens)["total"] - flops_per_token(base, tokens)["total"],
+                **{key: row[key] for key in ("memory_bytes", "step_bytes_per_token")},
+            }
+        )
+    return rows
+
+
+def verified(effects, cases):
+    """`option_effects` with, for each option, the cases that take it and their worst agreement."""
+    rows = []
+    for r in effects:
+        mine = [c for c in cases if c["options"][r["choice"]] == r["option"]]
+        rows.append(r | {"cases": [c["case"] for c in mine], "worst": ch04.worst(c["worst"] for c in mine)})
+    return rows
+
+
+def ranking(rows=None):
+    """The choices by how far apart their options are, widest first: a row of ratios each, and the cheapest and dearest option.
+
+    Each ratio is that of the dearest option to the cheapest: bytes held, bytes read in a decode step, FLOPs.
+    """
+    rows, found = rows or option_effects(), []
+    for choice in dict.fromkeys(r["choice"] for r in rows):
+        mine = [r for r in rows if r["choice"] == choice]
+
+        def ratio(key, mine=mine):
+            return max(r[key] for r in mine) / min(r[key] for r in mine)
+
+        by_step = sorted(mine, key=lambda r: r["step_bytes_per_token"])
+        found.append(
+            {
+                **{"choice": choice, "step_ratio": ratio("step_bytes_per_token"), "memory_ratio": ratio("memory_bytes")},
+                **{"flops_ratio": ratio("flops_per_token"), "cheapest": by_step[0]["option"], "dearest": by_step[-1]["option"]},
+            }
+        )
+    return sorted(found, key=lambda r: -r["step_ratio"])
+
+
+# ------------------------------------------------------------------------------------------------------------- depth and norms
+
+
+def random_weights(c, seed=0):
+    """Weights of a config: gains 1, biases 0, matrices normal with variance 1 / inputs, so that they keep the size of a vector."""
+    generator, weights = torch.Generator().manual_seed(seed), {}
+    for name, shape in weight_shapes(c).items():
+        if len(shape) == 2:
+            weights[name] = torch.randn(shape, generator=generator) * shape[1] ** -0.5
+        else:
+            weights[name] = torch.ones(shape) if name.endswith("weight") else torch.zeros(shape)
+    return weights
+
+
+def depth_config(norm_place, layers, width=64, norm="layer"):
+    """A small model for the comparison of norm places: post without a final norm, as the original has it."""
+    sizes = dict(vocab_size=64, n_embd=width, n_layer=layers, n_head=4, kv_heads=4, head_width=width // 4, inner_width=4 * width)
+    more = dict(n_positions=32, norm=norm, norm_place=norm_place, final_norm=norm_place != "post", positions="none")
+    return Choices("depth", **sizes, **more, gated=False, norm_eps=1e-5)
+
+
+def norms_on_the_path(c):
+    """How many norms the stream itself goes through before the logits: 2 L in a post-norm model, else the final one alone."""
+    return (2 * c.n_layer if c.norm_place == "post" else 0) + c.final_norm
+
+
+def depth_row(norm_place, layers, seeds=range(9)):
+    """A random model at one depth: the RMS of the last stream over the first, and gradients of the loss.
+
+    Norms of gradients are L2, of the mean cross-entropy of random targets: at the embedding, over the stream [1, T, d], and in the
+    last matrix of the last layer. Medians over seeds.
+    """
+    c, growth, gradients, lasts = depth_config(norm_place, layers), [], [], []
+    for seed in seeds:
+        weights, ids = random_weights(c, seed), some_ids(c, 33, seed=seed)
+        streams = []
+
+        def trace(point, layer, x, streams=streams):
+            if point in ("embedding", "residual"):
+                streams.append(x)
+
+        matrix = weights[f"model.layers.{layers - 1}.mlp.down_proj.weight"].requires_grad_()
+        weights["model.embed_tokens.weight"].requires_grad_()
+        logits = variants.forward(ids[:, :-1], weights, c, trace=trace)
+        streams[0].retain_grad()
+        torch.nn.functional.cross_entropy(logits[0], ids[0, 1:]).backward()
+        first, last = streams[0], streams[-1]
+        growth.append((last.square().mean().sqrt() / first.square().mean().sqrt()).item())
+        gradients.append(first.grad.norm().item())
+        lasts.append(matrix.grad.norm().item())
+    return {
+        **{"norm_place": norm_place, "layers": layers, "norms_on_the_path": norms_on_the_path(c)},
+        "growth": statistics.median(growth),
+        "gradient": statistics.median(gradients),
+        "last_gradient": statistics.median(lasts),
+    }
+
+
+def depths(layers=(2, 4, 8, 16, 32, 64), places=("pre", "post", "both")):
+    """`depth_row` of each place and depth."""
+    return [depth_row(place, n) for place in places for n in layers]
+
+
+# --------------------------------------------------------------------------------------------------------------------- windows
+
+
+def reach(window, layers, tokens=40, seed=0):
+    """How far a token is felt in a random model of so many layers with this window: (farthest position changed, L (W - 1)).
+
+    The id at position 0 changes, and all logits are compared exactly; the farthest one that is not bit for bit the same counts.
+    """
+    sizes = dict(vocab_size=53, n_embd=16, n_layer=layers, n_head=2, kv_heads=2, head_width=8, inner_width=32, n_positions=tokens)
+    c = Choices("window", **sizes, positions="none", windows=(window,) * layers)
+    weights, ids = random_weights(c, seed), some_ids(c, tokens, seed=seed)
+    other = ids.clone()
+    other[0, 0] = (other[0, 0] + 1) % c.vocab_size
+    changed = (variants.forward(ids, weights, c) != variants.forward(other, weights, c))[0].any(-1)  # [T]
+    return {"window": window, "layers": layers, "farthest": int(changed.nonzero().max()), "formula": layers * (window - 1)}
+
+
+def reaches(windows=(1, 2, 3, 4, 6), layers=(1, 2, 3, 4)):
+    """`reach` for each window and depth."""
+    return [reach(w, n) for w in windows for n in layers]
+
+
+# --------------------------------------------------------------------------------------------------------- positions and prefixes
+
+
+def shift(model, ids, by):
+    """The same text `by` positions later, with nothing before it: {worst, same_argmax, positions} of its logits beside those at 0.
+
+    Learned positions must have as many rows. A family whose scores see differences of positions only gives the same logits.
+    """
+    c, weights = of(model)
+    at = torch.arange(ids.shape[1])
+    found = ch04.agreement(variants.forward(ids, weights, c, at=at + by), variants.forward(ids, weights, c, at=at))
+    return {"by": by, "worst": found["relative_difference"], "same_argmax": found["same_argmax"], "positions": found["positions"]}
+
+
+def prefix_keys(model, before, ids):
+    """Whether the cached keys and values of `ids` [1, T] are good after another text `before` [1, t] [{layer, keys, values}].
+
+    Keys computed alone are turned on by t positions, which is all that RoPE needs; each entry is the largest difference from what
+    the model computes for the whole text, over the largest value there.
+    """
+    c, weights = of(model)
+    kept = {}
+
+    def keep(into):
+        return lambda point, layer, x: kept.setdefault((into, point, layer), x) if point in "kv" else None
+
+    t = before.shape[1]
+    variants.forward(ids, weights, c, trace=keep("alone"))
+    variants.forward(torch.cat([before, ids], 1), weights, c, trace=keep("whole"))
+    angles = llama.rotation(torch.full((1,), t), c.rope, c.head_width)
+    rows = []
+    for layer in range(c.n_layer):
+        row = {"layer": layer}
+        for point, name in (("k", "keys"), ("v", "values")):
+            alone, whole = kept["alone", point, layer], kept["whole", point, layer][:, :, t:]
+            alone = llama.rotate(alone, angles) if point == "k" else alone
+            row[name] = ch04.largest(alone - whole) / ch04.largest(whole)
+        rows.append(row)
+    return rows
+
+
+# ------------------------------------------------------------------------------------------------------------------------ time
+
+
+def filled(model, batch, tokens):
+    """A cache of `tokens` positions for `batch` texts, full of noise: what a decode step costs does not depend on values."""
+    cache = KVCache.of(model, batch, tokens + 1)
+    cache.keys.normal_(generator=torch.Generator().manual_seed(0))
+    cache.values.normal_(generator=torch.Generator().manual_seed(1))
+    cache.length = tokens
+    return cache
+
+
+def one_step(model, cache, ids, tokens):
+    """A function that feeds `ids` [B, 1] to a cache of `tokens` positions, makes the logits, and takes the token back."""
+
+    def step():
+        cache.truncate(tokens)
+        x = llama.stream_cached(ids, model.weights, model.config, cache)
+        return llama.unembed(x, model.weights, model.config)
+
+    return step
+
+
+def in_turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
+    """{name: median seconds} of functions {name: function}, called in turn; the first call of each is discarded."""
+    times = {name: [] for name in steps}
+    for _ in range(runs + 1):
+        for name, step in steps.items():
+            start = timer()
+            step()
+            times[name].append(timer() - start)
+        progress()
+    return {name: ch04.median_after(t) for name, t in times.items()}
+
+
+def machine_rates(runs=5, timer=time.perf_counter):
+    """This machine in float32, with the threads that are set: FLOP/s of a square matmul, bytes/s of a matrix times a vector."""
+    a = torch.randn(1024, 1024, generator=torch.Generator().manual_seed(0))
+    b = torch.randn(32768, 1024, generator=torch.Generator().manual_seed(1))  # 134 MB, more than a cache holds
+    v = torch.randn(1024, generator=torch.Generator().manual_seed(2))
+    seconds = in_turns({"matmul": lambda: a @ a, "matvec": lambda: b @ v}, runs, timer)
+    return {"flop_per_s": 2 * 1024**3 / seconds["matmul"], "bytes_per_s": b.nbytes / seconds["matvec"]}
+
+
+def decode_beside_trace(model, contexts=(16, 512, 2000), batch=1, runs=9, timer=time.perf_counter):
+    """A measured decode step of a Llama beside what `serving.decode_step` says at this machine's rates: rows of milliseconds."""
+    rates, c, rows = machine_rates(timer=timer), choices_of(model.config), []
+    for context in contexts:
+        ids = ch04.random_ids(model, 1, batch)
+        step = one_step(model, filled(model, batch, context), ids, context)
+        measured = in_turns({"step": step}, runs, timer)["step"]
+        traced = serving.decode_step(c, context, batch, bytes_per_number=4)
+        said = serving.step_times(traced, rates["flop_per_s"], rates["bytes_per_s"])
+        rows.append(
+            {
+                **{"context": context, "batch": batch, "mflop": traced["flops"] / 1e6, "mb": traced["bytes"] / 1e6},
+                **{"compute_ms": 1e3 * said["compute_s"], "memory_ms": 1e3 * said["memory_s"], "measured_ms": 1e3 * measured},
+                "measured_over_said": measured / max(said["compute_s"], said["memory_s"]),
+            }
+        )
+    return {"gflop_per_s": rates["flop_per_s"] / 1e9, "gb_per_s": rates["bytes_per_s"] / 1e9, "steps": rows}
+
+
+def random_llama(config, seed=0):
+    """An `Artefact` of a LlamaConfig with random weights."""
+    return Artefact(config, {n: random_tensor(n, s, seed) for n, s in tensor_shapes(config).items()}, None, {})
+
+
+def option_times(model, context=1000, batch=8, runs=7, timer=time.perf_counter, progress=lambda: None):
+    """A decode step of a Llama's shape with one option changed: [{option, ms, ratio, step_ratio}], ratios to the model as it is.
+
+    step_ratio: what the bytes of `serving.decode_step` say. Random weights; the caches are full of noise; the kinds take turns.
+    """
+    base = model.config
+    h = base.n_head
+    kinds = {
+        "as it is": (base, context),
+        "MHA": (replace(base, num_key_value_heads=h), context),
+        "MQA": (replace(base, num_key_value_heads=1), context),
+        "a window of a quarter": (base, context // 4),
+        "biases everywhere": (replace(base, attention_bias=True, mlp_bias=True), context),
+        "half the feed-forward width": (replace(base, intermediate_size=base.intermediate_size // 2), context),
+    }
+    steps, said = {}, {}
+    for name, (config, held) in kinds.items():
+        other = random_llama(config)
+        steps[name] = one_step(other, filled(other, batch, held), ch04.random_ids(other, 1, batch), held)
+        said[name] = serving.decode_step(choices_of(config), held, batch, 4)["bytes"]
+    seconds = in_turns(steps, runs, timer, progress)
+    zero = "as it is"
+    return [
+        {"option": n, "ms": 1e3 * s, "ratio": s / seconds[zero], "bytes_ratio": said[n] / said[zero]} for n, s in seconds.items()
+    ]

@@ -1,0 +1,533 @@
+"""How fourteen families write down what they compute: from `config.json` to `Choices`, and from a file's tensors to weights.
+
+`choices_from` reads a config and refuses by name what would change the computation and is not known here. `file_shapes` is the
+table that loading checks the files against, under the files' own names; `to_weights` then renames, splits and transposes, so that
+one forward pass serves all. Every trap that a family sets stands in its reader, beside the field that sets it.
+"""
+
+import math
+from dataclasses import dataclass, fields, replace
+
+from examples.ch01.command import BadInput
+from examples.ch02 import llama
+from examples.ch02.llama import ROPE_KINDS
+from examples.ch14.choices import NORMS, Choices, Experts, Latent
+
+YARN = (*ROPE_KINDS, "yarn")
+
+
+class Reader:
+    """The fields of one `config.json`, each checked as it is read; `where` names the file in errors."""
+
+    def __init__(self, values, where):
+        self.values, self.where = values, where
+
+    def bad(self, name, wanted):
+        return BadInput(f"{self.where}: {name} is {repr(self.values.get(name))[:40]}, not {wanted}; correct config.json")
+
+    def get(self, *names, default=...):
+        """The first of `names` that stands there and is not null; without a default one of them must."""
+        found = next((self.values[n] for n in names if self.values.get(n) is not None), default)
+        if found is ...:
+            raise BadInput(f"{self.where} lacks {names[0]}; give the whole config.json")
+        return found
+
+    def whole(self, *names, default=...):
+        value = self.get(*names, default=default)
+        if value is not None and (type(value) is not int or not 1 <= value <= 10**9):
+            raise self.bad(next((n for n in names if n in self.values), names[0]), "a whole number from 1 to 10^9")
+        return value
+
+    def number(self, *names, default=...):
+        value = self.get(*names, default=default)
+        if value is not None and (type(value) not in (int, float) or not 0 < value < math.inf):
+            raise self.bad(names[0], "a number above 0")
+        return None if value is None else float(value)
+
+    def flag(self, name, default):
+        value = self.get(name, default=default)
+        if type(value) is not bool:
+            raise self.bad(name, "true or false")
+        return value
+
+    def one_of(self, name, known, default=...):
+        """`known` at the field's value: {their word: ours}."""
+        value = self.get(name, default=default)
+        if not isinstance(value, str) or value not in known:
+            raise BadInput(f"{self.where}: {name} is {value!r}; known here are {', '.join(known)}")
+        return known[value]
+
+    def only(self, **fields):
+        """Refuse a field that would change the computation, unless it has one of the values with which it does not."""
+        for name, harmless in fields.items():
+            if name in self.values and self.values[name] not in (None, *harmless):
+                raise BadInput(f"{self.where}: {name} {self.values[name]!r} changes the computation and is not known here")
+
+    def rope(self, kinds=ROPE_KINDS, theta=10000.0, values=None):
+        try:
+            return llama.rope_from(self.values if values is None else values, kinds, theta)
+        except BadInput as error:
+            raise BadInput(f"{self.where}: {str(error).removeprefix('config: ')}") from None
+
+
+# ------------------------------------------------------------------------------------------------- one reader for each family
+
+GELUS = {name: name for name in ("gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "silu", "tanh")} | {"swish": "silu"}
+ALL = ("qkv", "o", "mlp")
+
+
+def _old(r, inner=None):
+    """Sizes in GPT-2's words."""
+    d, h = r.whole("n_embd", "n_embed", "hidden_size"), r.whole("n_head", "num_attention_heads")
+    return dict(
+        vocab_size=r.whole("vocab_size"),
+        n_embd=d,
+        n_layer=r.whole("n_layer", "num_hidden_layers"),
+        n_head=h,
+        kv_heads=h,
+        head_width=d // h,
+        inner_width=inner or r.whole("n_inner", default=4 * d),
+        norm="layer",
+        gated=False,
+        biases=ALL,
+        tie_word_embeddings=r.flag("tie_word_embeddings", True),
+        norm_eps=r.number("layer_norm_epsilon", default=1e-5),
+    )
+
+
+def _new(r, positions=2048, tied=False, eps=1e-6, head_dim=None, kv_heads=None):
+    """Sizes in Llama's words; the defaults are those that the library takes for a field that is not there."""
+    d, h = r.whole("hidden_size"), r.whole("num_attention_heads")
+    dh = r.whole("head_dim", default=head_dim)
+    if dh is None and d % h:
+        raise BadInput(f"{r.where}: hidden_size {d} is not divisible by {h} heads, and head_dim is not given")
+    return dict(
+        vocab_size=r.whole("vocab_size"),
+        n_embd=d,
+        n_layer=r.whole("num_hidden_layers"),
+        n_head=h,
+        kv_heads=r.whole("num_key_value_heads", default=kv_heads) or h,
+        head_width=dh or d // h,
+        inner_width=r.whole("intermediate_size"),
+        n_positions=r.whole("max_position_embeddings", default=positions),
+        tie_word_embeddings=r.flag("tie_word_embeddings", tied),
+        norm_eps=r.number("rms_norm_eps", default=eps),
+    )
+
+
+def _gpt2(r):
+    r.only(add_cross_attention=(False,), scale_attn_by_inverse_layer_idx=(False,), is_causal=(True,), pruned_heads=({},))
+    scale = None if r.flag("scale_attn_weights", True) else 1.0
+    act = r.one_of("activation_function", GELUS, "gelu_new")
+    return Choices("gpt2", **_old(r), n_positions=r.whole("n_positions"), positions="learned", activation=act, score_scale=scale)
+
+
+def _openai_gpt(r):
+    act = r.one_of("afn", {"gelu": "gelu_new", "relu": "relu", "silu": "silu", "swish": "silu"}, "gelu")  # its "gelu" is tanh's
+    sizes = _old(r, inner=4 * r.whole("n_embd"))
+    more = dict(positions="learned", norm_place="post", final_norm=False)
+    return Choices("openai-gpt", **sizes, n_positions=r.whole("n_positions"), activation=act, **more)
+
+
+def _gpt_bigcode(r):
+    r.only(add_cross_attention=(False,))
+    sizes = _old(r) | ({"kv_heads": 1} if r.flag("multi_query", True) else {})
+    scale = None if r.flag("scale_attn_weights", True) else 1.0
+    act = r.one_of("activation_function", GELUS, "gelu_pytorch_tanh")
+    more = dict(positions="learned", activation=act, score_scale=scale)
+    return Choices("gpt_bigcode", **sizes, n_positions=r.whole("n_positions"), **more)
+
+
+def _bloom(r):
+    r.only(apply_residual_connection_post_layernorm=(False,))
+    sizes = _old(r, inner=4 * r.whole("n_embd", "n_embed", "hidden_size"))
+    more = dict(positions="alibi", activation="gelu_new", embedding_norm=True)  # its GELU is written into the code, and is tanh's
+    return Choices("bloom", **sizes, n_positions=r.whole("seq_length", default=2048), **more)
+
+
+def _xglm(r):
+    r.only(add_cross_attention=(False,))
+    d, h = r.whole("d_model", "hidden_size"), r.whole("attention_heads", "num_attention_heads")
+    return Choices(
+        "xglm",
+        **dict(vocab_size=r.whole("vocab_size"), n_embd=d, n_layer=r.whole("num_layers", "num_hidden_layers")),
+        **dict(n_head=h, kv_heads=h, head_width=d // h, inner_width=r.whole("ffn_dim")),
+        n_positions=r.whole("max_position_embeddings", default=2048),
+        **dict(norm="layer", norm_eps=1e-5, gated=False, biases=ALL),  # its epsilon is torch's own and stands in no config
+        **dict(positions="sinusoidal", first_position=2),  # places 0 and 1 of its table are never used
+        activation=r.one_of("activation_function", GELUS, "gelu"),
+        embedding_scale=math.sqrt(d) if r.flag("scale_embedding", True) else 1.0,
+        tie_word_embeddings=r.flag("tie_word_embeddings", True),
+    )
+
+
+def _llama(r):
+    r.one_of("hidden_act", {"silu": "silu", "swish": "silu"}, "silu")
+    biases = (*(("qkv", "o") if r.flag("attention_bias", False) else ()), *(("mlp",) if r.flag("mlp_bias", False) else ()))
+    return Choices("llama", **_new(r), rope=r.rope(), biases=biases)
+
+
+def _mistral(r):
+    sizes = _new(r, positions=131072, kv_heads=8)
+    windows = _same(r.whole("sliding_window", default=None if "sliding_window" in r.values else 4096), sizes)
+    return Choices("mistral", **sizes, rope=r.rope(), activation=r.one_of("hidden_act", GELUS, "silu"), windows=windows)
+
+
+def _mixtral(r):
+    sizes = _new(r, positions=131072, eps=1e-5, kv_heads=8)
+    experts = Experts(r.whole("num_local_experts", default=8), r.whole("num_experts_per_tok", default=2), sizes["inner_width"])
+    more = dict(activation=r.one_of("hidden_act", GELUS, "silu"), windows=_same(r.whole("sliding_window", default=None), sizes))
+    return Choices("mixtral", **sizes, rope=r.rope(theta=1e6), experts=experts, **more)
+
+
+def _qwen(r, model_type, **more):
+    sizes = _new(r, positions=32768, head_dim=128 if model_type == "qwen3" else None)
+    windows = ()
+    if r.flag("use_sliding_window", False):  # else sliding_window stands there and says nothing
+        types = r.get("layer_types", default=None)
+        first = r.values.get("max_window_layers", 28)
+        types = types or ["sliding_attention" if i >= first else "full_attention" for i in range(sizes["n_layer"])]
+        windows = _by_type(r, types, sizes, r.whole("sliding_window", default=4096))
+    return Choices(model_type, **sizes, rope=r.rope(), activation=r.one_of("hidden_act", GELUS, "silu"), windows=windows, **more)
+
+
+def _qwen2(r):
+    return _qwen(r, "qwen2", biases=("qkv",))
+
+
+def _qwen3(r):
+    biases = ("qkv", "o") if r.flag("attention_bias", False) else ()
+    return _qwen(r, "qwen3", biases=biases, qk_norm=True)
+
+
+def _gemma_like(r, sizes):
+    """What the Gemmas share: gains stored as 1 + w, the embedding scaled, tanh's GELU under any of its names, gated."""
+    named = "hidden_act" if "hidden_act" in r.values and "hidden_activation" not in r.values else "hidden_activation"
+    r.one_of(named, {"gelu": 0, "gelu_pytorch_tanh": 0}, "gelu_pytorch_tanh")  # its "gelu" is tanh's
+    r.only(use_bidirectional_attention=(False,))
+    biases = ("qkv", "o") if r.flag("attention_bias", False) else ()
+    scale = math.sqrt(sizes["n_embd"])
+    return dict(activation="gelu_pytorch_tanh", unit_gain=True, embedding_scale=scale, biases=biases)
+
+
+def _gemma(r):
+    sizes = _new(r, positions=8192, tied=True, head_dim=256, kv_heads=16)
+    return Choices("gemma", **sizes, **_gemma_like(r, sizes), rope=r.rope())
+
+
+def _gemma2(r):
+    sizes = _new(r, positions=8192, tied=True, head_dim=256, kv_heads=4)
+    types = r.get("layer_types", default=None)
+    types = types or ["full_attention" if i % 2 else "sliding_attention" for i in range(sizes["n_layer"])]
+    return Choices(
+        "gemma2",
+        **sizes,
+        **_gemma_like(r, sizes),
+        **dict(norm_place="both", rope=r.rope(), windows=_by_type(r, types, sizes, r.whole("sliding_window", default=4096))),
+        score_scale=r.number("query_pre_attn_scalar", default=256) ** -0.5,
+        score_cap=_cap(r, "attn_logit_softcapping", 50.0),
+        logit_cap=_cap(r, "final_logit_softcapping", 30.0),
+    )
+
+
+def _gemma3(r):
+    sizes = _new(r, positions=131072, tied=True, head_dim=256, kv_heads=4)
+    types, every = r.get("layer_types", default=None), r.whole("sliding_window_pattern", default=6)
+    types = types or ["sliding_attention" if (i + 1) % every else "full_attention" for i in range(sizes["n_layer"])]
+    ropes = r.values.get("rope_parameters")
+    if isinstance(ropes, dict) and "full_attention" in ropes:  # transformers 5: one table for each type of layer
+        full = r.rope(theta=1e6, values={"rope_parameters": ropes["full_attention"]})
+        local = r.rope(values={"rope_parameters": ropes.get("sliding_attention", {})})
+    else:  # rope_local_base_freq is the theta of layers with a window, which no scaling touches
+        full, local = r.rope(theta=1e6), r.rope(values={"rope_theta": r.values.get("rope_local_base_freq")})
+    return Choices(
+        "gemma3_text",
+        **sizes,
+        **_gemma_like(r, sizes),
+        **dict(norm_place="both", qk_norm=True, windows=_by_type(r, types, sizes, r.whole("sliding_window", default=4096))),
+        **dict(rope=full, window_rope=local, score_scale=r.number("query_pre_attn_scalar", default=256) ** -0.5),
+        score_cap=_cap(r, "attn_logit_softcapping", None),
+        logit_cap=_cap(r, "final_logit_softcapping", None),
+    )
+
+
+def _deepseek_v3(r):
+    r.only(attention_bias=(False,), topk_method=("noaux_tc",), scoring_func=("sigmoid",), moe_layer_freq=(1,))
+    q_rank = r.whole("q_lora_rank", default=None if "q_lora_rank" in r.values else 1536)
+    latent = Latent(
+        q_rank, r.whole("kv_lora_rank"), r.whole("qk_nope_head_dim"), r.whole("qk_rope_head_dim"), r.whole("v_head_dim")
+    )
+    sizes = _new(r, positions=4096, head_dim=latent.turned) | {"head_width": latent.turned}
+    first = r.get("first_k_dense_replace", default=3)
+    if type(first) is not int or not 0 <= first <= sizes["n_layer"]:
+        raise r.bad("first_k_dense_replace", f"a number of layers up to {sizes['n_layer']}")
+    experts = Experts(
+        r.whole("n_routed_experts"),
+        r.whole("num_experts_per_tok"),
+        r.whole("moe_intermediate_size"),
+        routing="sigmoid",
+        shared=r.whole("n_shared_experts", default=1),
+        first_dense=first,
+        groups=r.whole("n_group", default=8),
+        best_groups=r.whole("topk_group", default=4),
+        renormalise=r.flag("norm_topk_prob", True),
+        scale=r.number("routed_scaling_factor", default=2.5),
+    )
+    rope = r.rope(YARN)
+    scale = (latent.plain + latent.turned) ** -0.5
+    if rope.kind == "yarn" and rope.mscale_all:
+        scale *= rope.sharpening(rope.mscale_all) ** 2
+    more = dict(activation=r.one_of("hidden_act", GELUS, "silu"), score_scale=scale, interleaved=r.flag("rope_interleave", True))
+    return Choices("deepseek_v3", **sizes, latent=latent, experts=experts, rope=rope, **more)
+
+
+def _same(window, sizes):
+    return () if window is None else (window,) * sizes["n_layer"]
+
+
+def _by_type(r, types, sizes, window):
+    known = {"sliding_attention": window, "full_attention": None}
+    if not isinstance(types, list) or len(types) != sizes["n_layer"] or not all(isinstance(t, str) and t in known for t in types):
+        raise BadInput(f"{r.where}: layer_types is not a list of sliding_attention or full_attention, one for each layer")
+    return tuple(known[t] for t in types)
+
+
+def _cap(r, name, default):
+    return r.number(name, default=None if name in r.values else default)
+
+
+READERS = {
+    "gpt2": _gpt2,
+    "openai-gpt": _openai_gpt,
+    "gpt_bigcode": _gpt_bigcode,
+    "bloom": _bloom,
+    "xglm": _xglm,
+    "llama": _llama,
+    "mistral": _mistral,
+    "mixtral": _mixtral,
+    "qwen2": _qwen2,
+    "qwen3": _qwen3,
+    "gemma": _gemma,
+    "gemma2": _gemma2,
+    "gemma3_text": _gemma3,
+    "deepseek_v3": _deepseek_v3,
+}
+
+
+def choices_from(values, where):
+    """The Choices that `values`, the object of a `config.json`, mean; `where` names it in errors."""
+    kind = values.get("model_type")
+    if not isinstance(kind, str) or kind not in READERS:
+        raise BadInput(f"{where}: model_type is {kind!r}; known here are {', '.join(READERS)}")
+    r = Reader(values, where)
+    c = READERS[kind](r)
+    if c.n_head % c.kv_heads:
+        raise BadInput(f"{where}: {c.n_head} heads are not divisible by {c.kv_heads} key-value heads; correct config.json")
+    if c.n_embd % c.n_head and c.model_type in FUSED:
+        raise BadInput(f"{where}: width {c.n_embd} is not divisible by {c.n_head} heads; correct config.json")
+    if c.rope and (c.latent.turned if c.latent else c.head_width) % 2:
+        raise BadInput(f"{where}: a head of {c.head_width} numbers is odd, and a rotation turns pairs; correct config.json")
+    if c.experts and c.experts.active > c.experts.count:
+        raise BadInput(f"{where}: {c.experts.active} experts a token of {c.experts.count}; correct config.json")
+    return c
+
+
+def config_from(values, where):
+    """`choices_from` for weights that are to be loaded: quantised ones are refused, since they would be read as something else."""
+    Reader(values, where).only(quantization_config=({},))
+    return choices_from(values, where)
+
+
+def choices_of(config):
+    """The Choices of a config that chapter 2 has read: GPT2Config, LlamaConfig, or Choices already."""
+    if isinstance(config, Choices):
+        return config
+    values = {f.name: getattr(config, f.name) for f in fields(config)} | {"model_type": config.model_type}
+    rope = values.pop("rope", None)
+    found = choices_from(values, "config")
+    return found if rope is None else replace(found, rope=rope)
+
+
+def of(model):
+    """(choices, weights) of an `Artefact` of any family, for `variants.forward`."""
+    choices = choices_of(model.config)
+    return choices, to_weights(model.weights, choices) if model.config.model_type == "gpt2" else model.weights
+
+
+# ----------------------------------------------------------------------------------------------------- tensors and their names
+
+
+def weight_shapes(c):
+    """{name: shape} of every tensor that `variants.forward` reads, matrices [out, in], in the order of the pass."""
+    d, shapes = c.n_embd, {"model.embed_tokens.weight": (c.vocab_size, c.n_embd)}
+
+    def matrix(name, out, into, bias=False):
+        shapes[f"{name}.weight"] = (out, into)
+        if bias:
+            shapes[f"{name}.bias"] = (out,)
+
+    def norm(name, n=d):
+        shapes[f"{name}.weight"] = (n,)
+        if c.norm == "layer":
+            shapes[f"{name}.bias"] = (n,)
+
+    def network(name, width):
+        for part in ("gate", "up") if c.gated else ("up",):
+            matrix(f"{name}.{part}_proj", width, d, "mlp" in c.biases)
+        matrix(f"{name}.down_proj", d, width, "mlp" in c.biases)
+
+    if c.positions == "learned":
+        shapes["model.embed_positions.weight"] = (c.n_positions, d)
+    if c.embedding_norm:
+        norm("model.embed_norm")
+    for layer in range(c.n_layer):
+        start = f"model.layers.{layer}"
+        before_1, after_1, before_2, after_2 = (part and f"{start}.{part}" for part in NORMS[c.norm_place])
+        if before_1:
+            norm(before_1)
+        if c.latent:
+            _latent_shapes(c, f"{start}.self_attn", matrix, shapes)
+        else:
+            for part, heads in (("q", c.n_head), ("k", c.kv_heads), ("v", c.kv_heads)):
+                matrix(f"{start}.self_attn.{part}_proj", heads * c.head_width, d, "qkv" in c.biases)
+            if c.qk_norm:
+                norm(f"{start}.self_attn.q_norm", c.head_width)
+                norm(f"{start}.self_attn.k_norm", c.head_width)
+        matrix(f"{start}.self_attn.o_proj", d, c.n_head * c.value_width, "o" in c.biases)
+        for name in (after_1, before_2):
+            if name:
+                norm(name)
+        if c.has_experts(layer):
+            e = c.experts
+            shapes[f"{start}.mlp.gate.weight"] = (e.count, d)
+            if e.routing == "sigmoid":
+                shapes[f"{start}.mlp.gate.e_score_correction_bias"] = (e.count,)
+            for i in range(e.count):
+                network(f"{start}.mlp.experts.{i}", e.width)
+            if e.shared:
+                network(f"{start}.mlp.shared_experts", e.shared * e.width)
+        else:
+            network(f"{start}.mlp", c.inner_width)
+        if after_2:
+            norm(after_2)
+    if c.final_norm:
+        norm("model.norm")
+    if not c.tie_word_embeddings:
+        shapes["lm_head.weight"] = (c.vocab_size, d)
+    return shapes
+
+
+def _latent_shapes(c, name, matrix, shapes):
+    m, d, h = c.latent, c.n_embd, c.n_head
+    if m.q_rank is None:
+        matrix(f"{name}.q_proj", h * c.query_width, d)
+    else:
+        matrix(f"{name}.q_a_proj", m.q_rank, d)
+        shapes[f"{name}.q_a_layernorm.weight"] = (m.q_rank,)
+        matrix(f"{name}.q_b_proj", h * c.query_width, m.q_rank)
+    matrix(f"{name}.kv_a_proj_with_mqa", m.kv_rank + m.turned, d)
+    shapes[f"{name}.kv_a_layernorm.weight"] = (m.kv_rank,)
+    matrix(f"{name}.kv_b_proj", h * (m.plain + m.value), m.kv_rank)
+
+
+def is_buffer(name):
+    """Whether a tensor is none of the parameters: the bias that steers DeepSeek's routing is not trained by the gradient."""
+    return name.endswith(".e_score_correction_bias")
+
+
+@dataclass(frozen=True)
+class Fused:
+    """How a family's files name things otherwise: {our part: theirs}, q, k and v as one tensor, and which way matrices lie."""
+
+    parts: dict
+    qkv: str | None = None  # the part that holds all three
+    by_head: bool = False  # q, k and v of head 0, then of head 1, ...; else all of q, then k, then v
+    across: bool = False  # matrices are [in, out]
+
+
+_GPT2_PARTS = {
+    **{"self_attn.o_proj": "attn.c_proj", "mlp.up_proj": "mlp.c_fc", "mlp.down_proj": "mlp.c_proj", "model.layers": "h"},
+    **{"model.embed_tokens": "wte", "model.embed_positions": "wpe", "model.norm": "ln_f"},
+    **{"input_layernorm": "ln_1", "post_attention_layernorm": "ln_2"},
+}
+FUSED = {
+    "gpt2": Fused(_GPT2_PARTS, "attn.c_attn", across=True),
+    "gpt_bigcode": Fused(_GPT2_PARTS, "attn.c_attn"),
+    "openai-gpt": Fused(
+        _GPT2_PARTS
+        | {"model.embed_tokens": "tokens_embed", "model.embed_positions": "positions_embed"}
+        | {"post_attention_layernorm": "ln_1", "post_feedforward_layernorm": "ln_2"},
+        "attn.c_attn",
+        across=True,
+    ),
+    "bloom": Fused(
+        {"model.embed_tokens": "word_embeddings", "model.embed_norm": "word_embeddings_layernorm", "model.layers": "h"}
+        | {"self_attn.o_proj": "self_attention.dense", "mlp.up_proj": "mlp.dense_h_to_4h", "mlp.down_proj": "mlp.dense_4h_to_h"}
+        | {"model.norm": "ln_f"},
+        "self_attention.query_key_value",
+        by_head=True,
+    ),
+    "xglm": Fused(
+        {"self_attn.o_proj": "self_attn.out_proj", "mlp.up_proj": "fc1", "mlp.down_proj": "fc2", "model.norm": "model.layer_norm"}
+        | {"input_layernorm": "self_attn_layer_norm", "post_attention_layernorm": "final_layer_norm"}
+    ),
+    "mixtral": Fused({"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3", "mlp": "block_sparse_moe"}),
+}
+_NONE = Fused({})
+
+
+def _renamed(name, parts):
+    """`name` with each part that `parts` knows, a run of whole words between dots, in the family's own words."""
+    padded = f".{name}."
+    for ours, theirs in parts.items():
+        padded = padded.replace(f".{ours}.", f".{theirs}.")
+    return padded.strip(".")
+
+
+def _layout(c):
+    """[(file name, [our names], {our name: shape})] in the order of the pass; more than one of ours where a file has them fused."""
+    how, shapes = FUSED.get(c.model_type, _NONE), weight_shapes(c)
+    rows = []
+    for name in shapes:
+        start, dot, part = name.partition(".self_attn.")
+        if how.qkv and dot and part[0] in "qkv":
+            if part[0] == "q":
+                kind = part.rpartition(".")[2]
+                rows.append(
+                    (_renamed(f"{start}.{how.qkv}.{kind}", how.parts), [f"{start}.self_attn.{x}_proj.{kind}" for x in "qkv"])
+                )
+        else:
+            rows.append((_renamed(name, how.parts), [name]))
+    return how, shapes, rows
+
+
+def _across(how, name, shape):
+    """Whether the file has this matrix the other way round."""
+    return how.across and len(shape) == 2 and ".layers." in name
+
+
+def file_shapes(c):
+    """{name: shape} of every tensor that the family's files hold, under their names there; a tied head is not there."""
+    how, shapes, rows = _layout(c)
+    found = {}
+    for file_name, names in rows:
+        shape = (sum(shapes[n][0] for n in names), *shapes[names[0]][1:])
+        found[file_name] = shape[::-1] if _across(how, names[0], shape) else shape
+    return found
+
+
+def to_weights(tensors, c):
+    """The weights that `variants.forward` reads, from `tensors` by the names of `file_shapes`; views, nothing is copied."""
+    how, shapes, rows = _layout(c)
+    weights = {}
+    for file_name, names in rows:
+        tensor = tensors[file_name]
+        tensor = tensor.T if _across(how, names[0], tensor.shape) else tensor
+        if len(names) == 1:
+            parts = [tensor]
+        elif how.by_head or (c.model_type == "gpt_bigcode" and c.kv_heads > 1):
+            parts = [part.flatten(0, 1) for part in tensor.unflatten(0, (c.n_head, 3, -1)).unbind(1)]
+        else:
+            parts = tensor.split([shapes[n][0] for n in names])
+        weights |= dict(zip(names, parts, strict=True))
+    return {name: weights[name] for name in shapes}

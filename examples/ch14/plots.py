@@ -1,0 +1,54 @@
+"""Chapter 14's figures; readable in grey."""
+
+from examples.ch04.plots import new_figure, write_figure
+
+PLACES = {"pre": ("o-", "pre"), "post": ("s--", "post"), "both": ("^:", "both")}
+
+
+def plot_depth(rows, path):
+    """The gradient at the embedding and in the last layer by depth, for each place of the norms, from `depths`."""
+    figure, axes = new_figure()
+    for place, (style, label) in PLACES.items():
+        mine = [r for r in rows if r["norm_place"] == place]
+        grey = {"pre": "0.0", "post": "0.35", "both": "0.6"}[place]
+        for key, width, what in (("gradient", 1.8, "at the embedding"), ("last_gradient", 0.8, "in the last layer")):
+            axes.loglog(
+                [r["layers"] for r in mine], [r[key] for r in mine], style, color=grey, linewidth=width, label=f"{label}, {what}"
+            )
+    layers = sorted({r["layers"] for r in rows})
+    axes.set_xticks(layers, [str(n) for n in layers])
+    axes.minorticks_off()
+    axes.set_yticks([0.2, 0.5, 1, 2, 5], ["0.2", "0.5", "1", "2", "5"])
+    axes.set(xlabel="layers", ylabel="norm of the gradient", title="Gradients of random models, by where the norms stand")
+    axes.legend(fontsize=7)
+    write_figure(figure, path)
+
+
+def plot_serving(rows, path):
+    """Memory of each model at the served batch and context, weights and cache, from `serving_table`; logarithmic."""
+    figure, axes = new_figure((7, 5.2))
+    names = [r["model"] for r in rows]
+    axes.scatter([r["weight_bytes"] / 1e9 for r in rows], names, marker="o", color="0.0", label="weights")
+    axes.scatter([r["cache_bytes"] / 1e9 for r in rows], names, marker="s", color="0.55", label="cache")
+    axes.set_xscale("log")
+    axes.set(
+        xlabel="GB, at two bytes a number", title="Weights, and the cache of 32 texts of 8,192 positions or as many as there are"
+    )
+    axes.title.set_fontsize(9)
+    axes.tick_params(axis="y", labelsize=7)
+    axes.legend()
+    write_figure(figure, path)
+
+
+def plot_balance(rows, path):
+    """Bytes of a decode step by batch: weights, and cache at two contexts; rows with batch, weight_gb, and cache_gb by context."""
+    figure, axes = new_figure()
+    batches = [r["batch"] for r in rows]
+    axes.loglog(batches, [r["weight_gb"] for r in rows], "ko-", label="weights")
+    axes.loglog(batches, [r["cache_2000_gb"] for r in rows], "s--", color="0.35", label="caches, 2,000 positions")
+    axes.loglog(batches, [r["cache_32768_gb"] for r in rows], "^:", color="0.55", label="caches, 32,768 positions")
+    axes.set(
+        xlabel="texts at once", ylabel="GB read in one decode step", title="Llama-3-8B at two bytes a number: where the bytes are"
+    )
+    axes.legend()
+    write_figure(figure, path)

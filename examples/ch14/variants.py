@@ -1,0 +1,302 @@
+"""Chapter 14: one forward pass for fourteen families, in which everything that differs between them is a field of `Choices`.
+
+    python examples/ch14/variants.py                          # the ten choices: who takes which, what it costs, does it agree
+    python examples/ch14/variants.py explain mixtral-8x7b     # which computation a config is; also a folder or a config.json
+
+Shapes as in the Llama of this chapter: B batch, T positions, d width, h heads, g heads with keys and values, dh head width,
+f feed-forward width, V vocabulary. Weights have Llama's names in Hugging Face's files, and where a family has a tensor that
+Llama lacks, the name of the family that brought it (Gemma 2's norms, Qwen 3's norms of q and k, DeepSeek's experts and latents);
+all matrices are [out, in]. `families` says how each family's config and names come to this.
+"""
+
+import math
+import sys
+from pathlib import Path
+
+if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import torch
+
+from examples.ch01.command import command
+from examples.ch04.gpt2_from_scratch import ACTIVATIONS, check_ids, no_trace
+from examples.ch14 import llama_from_scratch as llama
+from examples.ch14.choices import NORMS
+from examples.ch14.counts import flops_per_pass, flops_per_token, parameter_count  # noqa: F401  chapter 4 looks for them here
+
+# -------------------------------------------------------------------------------------------------------- the forward pass
+
+
+def forward(ids, weights, choices, causal=True, trace=None, at=None):
+    """Logits [B, T, V] of `ids` [B, T]; trace and errors as chapter 4's `forward`.
+
+    at: the positions [T] of the ids, by default 0 to T - 1. causal=False: no mask at all, the window's neither.
+    """
+    x = residual_stream(ids, weights, choices, causal, trace, at)  # [B, T, d]
+    return unembed(x, weights, choices, trace)  # [B, T, V]
+
+
+def residual_stream(ids, weights, c, causal=True, trace=None, at=None):
+    """The stream [B, T, d] after the last layer."""
+    check_ids(ids, c)
+    trace = no_trace if trace is None else trace
+    at = torch.arange(ids.shape[1], device=ids.device) if at is None else at  # [T]
+    x = embed(ids, weights, c, at)  # [B, T, d]
+    trace("embedding", None, x)
+    for layer in range(c.n_layer):
+        x = block(x, weights, c, layer, at, causal, trace)  # [B, T, d]
+    return x
+
+
+def embed(ids, weights, c, at):
+    """The stream's start [B, T, d]: the token's row, scaled, with its position where that is something to add, then normalised."""
+    x = weights["model.embed_tokens.weight"][ids]  # [B, T, d]
+    if c.embedding_scale != 1:
+        x = x * torch.tensor(c.embedding_scale, dtype=x.dtype)  # rounded to the model's dtype first, as Gemma's code does
+    if c.positions == "learned":
+        x = x + weights["model.embed_positions.weight"][at + c.first_position]  # [B, T, d]
+    if c.positions == "sinusoidal":
+        x = x + sinusoids(at + c.first_position, c.n_embd).to(x.dtype)  # [B, T, d]
+    return norm(x, weights, "model.embed_norm", c) if c.embedding_norm else x
+
+
+def unembed(x, weights, c, trace=None):
+    """Logits [B, T, V] of the last stream x [B, T, d]."""
+    trace = no_trace if trace is None else trace
+    x = norm(x, weights, "model.norm", c) if c.final_norm else x  # [B, T, d]
+    trace("final_norm", None, x)
+    head = "model.embed_tokens.weight" if c.tie_word_embeddings else "lm_head.weight"
+    logits = capped(x @ weights[head].T, c.logit_cap)  # [B, T, V]
+    trace("logits", None, logits)
+    return logits
+
+
+def block(x, weights, c, layer, at, causal, trace):
+    """One layer on the stream x [B, T, d]; where the norms stand is the choice `norm_place`."""
+    before_1, after_1, before_2, after_2 = (part and f"model.layers.{layer}.{part}" for part in NORMS[c.norm_place])
+    attend = latent_attention if c.latent else attention
+    feed = mixture if c.has_experts(layer) else mlp
+
+    def add(x, part, before, after, names):
+        normed, added, result = names
+        y = norm(x, weights, before, c) if before else x  # [B, T, d]
+        trace(normed, layer, y)
+        y = part(y)  # [B, T, d]
+        if c.norm_place == "both":
+            y = norm(y, weights, after, c)
+        trace(added, layer, y)
+        x = x + y if c.residual else y
+        if c.norm_place == "post":
+            x = norm(x, weights, after, c)
+        trace(result, layer, x)
+        return x
+
+    x = add(
+        x, lambda y: attend(y, weights, c, layer, at, causal, trace), before_1, after_1, ("norm_1", "attention", "residual_mid")
+    )
+    name = f"model.layers.{layer}.mlp"
+    return add(x, lambda y: feed(y, weights, c, name, trace, layer), before_2, after_2, ("norm_2", "mlp", "residual"))
+
+
+# --------------------------------------------------------------------------------------------------------------- attention
+
+
+def attention(x, weights, c, layer, at, causal, trace):
+    """What attention adds [B, T, d]: h heads of queries, g of keys and values (g = h: MHA, g = 1: MQA, between: GQA)."""
+    name = f"model.layers.{layer}.self_attn"
+    q = heads(linear(x, weights, f"{name}.q_proj"), c.head_width)  # [B, h, T, dh]
+    k = heads(linear(x, weights, f"{name}.k_proj"), c.head_width)  # [B, g, T, dh]
+    v = heads(linear(x, weights, f"{name}.v_proj"), c.head_width)  # [B, g, T, dh]
+    if c.qk_norm:  # each head's vector by itself, before it turns
+        q, k = norm(q, weights, f"{name}.q_norm", c), norm(k, weights, f"{name}.k_norm", c)
+    if c.positions == "rope":
+        q, k = turned(q, c, layer, at), turned(k, c, layer, at)
+    for point, tensor in (("q", q), ("k", k), ("v", v)):
+        trace(point, layer, tensor)
+    return linear(attend(q, k, v, c, layer, at, causal, trace), weights, f"{name}.o_proj")  # [B, T, d]
+
+
+def latent_attention(x, weights, c, layer, at, causal, trace):
+    """MLA: keys and values are made from one short vector a position, which is all that a cache would have to hold.
+
+    DeepSeek-AI, "DeepSeek-V2" (2024), section 2.1. A query and a key have a part without position and a part that turns; the key's
+    turning part is one for all heads. The norms of the compressed vectors have an epsilon of their own, 1e-6.
+    """
+    name, m = f"model.layers.{layer}.self_attn", c.latent
+    q_plain, q_turned, short, k_turned = latents(x, weights, c, layer, at)
+    kv = heads(linear(short, weights, f"{name}.kv_b_proj"), m.plain + m.value)  # [B, h, T, plain + value]
+    k_plain, v = kv.split((m.plain, m.value), dim=-1)
+    q = torch.cat([q_plain, q_turned], dim=-1)  # [B, h, T, plain + turned]
+    k = torch.cat([k_plain, k_turned.expand(-1, c.n_head, -1, -1)], dim=-1)  # [B, h, T, plain + turned]
+    for point, tensor in (("q", q), ("k", k), ("v", v)):
+        trace(point, layer, tensor)
+    return linear(attend(q, k, v, c, layer, at, causal, trace), weights, f"{name}.o_proj")  # [B, T, d]
+
+
+def absorbed_attention(x, weights, c, layer, at, causal, trace):
+    """`latent_attention` with nothing expanded: queries are taken to the short vectors, and the mixture of those to the values.
+
+    q . (K s) = (K^T q) . s for a position's short vector s, so that one s serves all heads, as if it were MQA with heads of rank +
+    turned numbers. The same function; other FLOPs, and a far smaller cache.
+    """
+    name, m = f"model.layers.{layer}.self_attn", c.latent
+    q_plain, q_turned, short, k_turned = latents(x, weights, c, layer, at)
+    expand = weights[f"{name}.kv_b_proj.weight"].unflatten(0, (c.n_head, -1))  # [h, plain + value, rank]
+    to_keys, to_values = expand.split((m.plain, m.value), dim=1)  # [h, plain, rank], [h, value, rank]
+    q = torch.cat([q_plain @ to_keys, q_turned], dim=-1)  # [B, h, T, rank + turned]
+    k = torch.cat([short[:, None], k_turned], dim=-1)  # [B, 1, T, rank + turned]: all that a cache has to hold
+    mixed = attend(q, k, short[:, None], c, layer, at, causal, trace)  # [B, T, h rank]
+    mixed = heads(mixed, m.kv_rank)  # [B, h, T, rank]
+    values = (mixed @ to_values.transpose(1, 2)).transpose(1, 2).flatten(2)  # [B, T, h value]
+    return linear(values, weights, f"{name}.o_proj")  # [B, T, d]
+
+
+def latents(x, weights, c, layer, at):
+    """Queries without position [B, h, T, plain] and turned [B, h, T, turned], short vectors [B, T, rank], key [B, 1, T, turned]."""
+    name, m = f"model.layers.{layer}.self_attn", c.latent
+    if m.q_rank is None:
+        q = linear(x, weights, f"{name}.q_proj")  # [B, T, h (plain + turned)]
+    else:
+        compressed = linear(x, weights, f"{name}.q_a_proj")  # [B, T, q rank]
+        compressed = llama.rms(compressed, weights[f"{name}.q_a_layernorm.weight"])
+        q = linear(compressed, weights, f"{name}.q_b_proj")  # [B, T, h (plain + turned)]
+    q_plain, q_turned = heads(q, c.query_width).split((m.plain, m.turned), dim=-1)
+    short, k_turned = linear(x, weights, f"{name}.kv_a_proj_with_mqa").split((m.kv_rank, m.turned), dim=-1)
+    short = llama.rms(short, weights[f"{name}.kv_a_layernorm.weight"])
+    return q_plain, turned(q_turned, c, layer, at), short, turned(k_turned[:, None], c, layer, at)
+
+
+def attend(q, k, v, c, layer, at, causal, trace):
+    """The heads' mixtures of v, side by side [B, T, h value]: scores, cap, ALiBi, mask and window, softmax; k and v of g heads."""
+    scale = c.query_width**-0.5 if c.score_scale is None else c.score_scale
+    scores = capped(llama.by_group(q * scale, k.transpose(-1, -2)), c.score_cap)  # [B, h, T, T]
+    back = at[:, None] - at[None, :]  # [T, T]: how far back key j lies from query i
+    if c.positions == "alibi":
+        scores = scores - slopes(c.n_head).to(scores.dtype)[:, None, None] * back
+    if causal:
+        scores = scores.masked_fill(hidden(back, c.window(layer)), -math.inf)
+    trace("scores", layer, scores)
+    shares = torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(v.dtype)  # [B, h, T, T]
+    trace("weights", layer, shares)
+    return llama.by_group(shares, v).transpose(1, 2).flatten(2)  # [B, T, h value]
+
+
+def hidden(back, window=None):
+    """True [T, T] where a key lies ahead, or `window` or more back: a window of W sees W positions, the query's own included."""
+    return back < 0 if window is None else (back < 0) | (back >= window)
+
+
+def heads(x, width):
+    """x [B, T, n width] as [B, n, T, width]."""
+    return x.unflatten(-1, (-1, width)).transpose(1, 2)
+
+
+def turned(x, c, layer, at):
+    """x [B, n, T, width] with its pairs turned by position; a layer with a window may have a rope of its own."""
+    rope = c.window_rope if c.window_rope and c.window(layer) else c.rope
+    angles = llama.rotation(at, rope, x.shape[-1], x.dtype)  # cos and sin, each [T, width]
+    return llama.rotate_interleaved(x, angles) if c.interleaved else llama.rotate(x, angles)
+
+
+def slopes(n_head):
+    """[h]: how fast each head's scores fall with distance; 2^(-8i/h) where h is a power of two, i from 1.
+
+    Press, Smith and Lewis, "Train Short, Test Long" (2021), and their code for other numbers of heads: the slopes of the power of
+    two below, then every other one of the power above.
+    """
+    power = 2 ** int(math.log2(n_head))
+    steps = [8 * i / power for i in range(1, power + 1)] + [4 * i / power for i in range(1, 2 * (n_head - power), 2)]
+    return torch.tensor([2.0**-step for step in steps], dtype=torch.float64)
+
+
+def sinusoids(at, d):
+    """[T, d] for positions `at` [T]: sines in the first half, cosines in the second, wavelengths from 2 pi to 10,000 of that.
+
+    Vaswani et al. (2017), section 3.5, in tensor2tensor's layout, whose last frequency is exactly 1/10,000.
+    """
+    half = d // 2
+    angles = at[:, None].float() * torch.exp(torch.arange(half) * (-math.log(10000) / (half - 1)))  # [T, d / 2]
+    return torch.nn.functional.pad(torch.cat([angles.sin(), angles.cos()], dim=-1), (0, d % 2))
+
+
+def capped(x, cap):
+    """x bent so that it stays within -cap and cap, where there is a cap. Gemma 2 (2024), section 2."""
+    return x if cap is None else cap * torch.tanh(x / cap)
+
+
+# ------------------------------------------------------------------------------------------------- feed-forward and norms
+
+
+def mlp(x, weights, c, name, trace=no_trace, layer=None):
+    """One feed-forward network on x [B, T, d], gated or not."""
+    act = ACTIVATIONS[c.activation]
+    up = linear(x, weights, f"{name}.up_proj")  # [B, T, f]
+    inner = act(linear(x, weights, f"{name}.gate_proj")) * up if c.gated else act(up)  # [B, T, f]
+    trace("hidden", layer, inner)
+    return linear(inner, weights, f"{name}.down_proj")  # [B, T, d]
+
+
+def mixture(x, weights, c, name, trace=no_trace, layer=None):
+    """The experts' weighted sum [B, T, d]. Every expert sees every token, most with weight 0: wasteful, and exact row by row."""
+    shares = routing(x, weights, c, name)  # [B, T, E], `active` of them not 0
+    out = mlp(x, weights, c, f"{name}.shared_experts") if c.experts.shared else torch.zeros_like(x)  # [B, T, d]
+    for e in range(c.experts.count):
+        out = out + shares[..., e : e + 1] * mlp(x, weights, c, f"{name}.experts.{e}")
+    return out
+
+
+def routing(x, weights, c, name):
+    """The weight of every expert for every position [B, T, E].
+
+    Mixtral (2024), section 2.1; DeepSeek-V3 (2024), section 2.1.2, where the bias balances the load and only chooses.
+    """
+    e = c.experts
+    logits = (x @ weights[f"{name}.gate.weight"].T).float()  # [B, T, E]
+    scores = logits.softmax(-1) if e.routing == "softmax" else logits.sigmoid()
+    rank = scores if e.routing == "softmax" else scores + weights[f"{name}.gate.e_score_correction_bias"]
+    if e.groups > 1:  # a group is as good as its best two experts
+        by_group = rank.unflatten(-1, (e.groups, -1))  # [B, T, groups, E / groups]
+        good = by_group.topk(2, dim=-1).values.sum(-1).topk(e.best_groups, dim=-1).indices  # [B, T, best]
+        out = torch.ones_like(by_group[..., 0], dtype=torch.bool).scatter(-1, good, False)  # [B, T, groups]
+        rank = by_group.masked_fill(out[..., None], -math.inf).flatten(-2)
+    chosen = rank.topk(e.active, dim=-1).indices  # [B, T, active]
+    shares = torch.zeros_like(scores).scatter(-1, chosen, scores.gather(-1, chosen))  # [B, T, E]
+    if e.renormalise:
+        shares = shares / shares.sum(-1, keepdim=True)
+    return (shares * e.scale).to(x.dtype)
+
+
+def norm(x, weights, name, c):
+    """Each vector of x [..., n] normalised: RMS norm or layer norm, in float32 at least."""
+    gain = weights[f"{name}.weight"]
+    if c.norm == "rms" and not c.unit_gain:
+        return llama.rms(x, gain, c.norm_eps)
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))  # [..., n]
+    if c.norm == "rms":  # Gemma multiplies before it casts back
+        return (llama.rms(wide, 1 + gain.to(wide.dtype), c.norm_eps)).to(x.dtype)
+    centred = wide - wide.mean(-1, keepdim=True)
+    y = centred * torch.rsqrt((centred * centred).mean(-1, keepdim=True) + c.norm_eps) * gain
+    bias = weights.get(f"{name}.bias")
+    return (y if bias is None else y + bias).to(x.dtype)
+
+
+linear = llama.linear
+
+
+def options():
+    """The script's argument parser."""
+    from examples.ch14 import variant_commands
+
+    return variant_commands.options()
+
+
+@command
+def main(argv=None):
+    """Run one of the script's commands; `table` when none is named."""
+    from examples.ch14 import variant_commands
+
+    variant_commands.run(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
