@@ -27,24 +27,25 @@ from examples.ch14.counts import flops_per_pass, flops_per_token, parameter_coun
 # -------------------------------------------------------------------------------------------------------- the forward pass
 
 
-def forward(ids, weights, choices, causal=True, trace=None, at=None):
-    """Logits [B, T, V] of `ids` [B, T]; trace and errors as chapter 4's `forward`.
+def forward(ids, weights, choices, causal=True, trace=None, masked_score=-math.inf, at=None):
+    """Logits [B, T, V] of `ids` [B, T]; arguments, points of the trace and errors as chapter 4's `forward`.
 
     at: the positions [T] of the ids, by default 0 to T - 1. causal=False: no mask at all, the window's neither.
     """
-    x = residual_stream(ids, weights, choices, causal, trace, at)  # [B, T, d]
+    x = residual_stream(ids, weights, choices, causal, trace, masked_score, at)  # [B, T, d]
     return unembed(x, weights, choices, trace)  # [B, T, V]
 
 
-def residual_stream(ids, weights, c, causal=True, trace=None, at=None):
-    """The stream [B, T, d] after the last layer."""
+def residual_stream(ids, weights, c, causal=True, trace=None, masked_score=-math.inf, at=None):
+    """The stream [B, T, d] after the last layer, not yet normalised."""
     check_ids(ids, c)
     trace = no_trace if trace is None else trace
     at = torch.arange(ids.shape[1], device=ids.device) if at is None else at  # [T]
     x = embed(ids, weights, c, at)  # [B, T, d]
     trace("embedding", None, x)
+    masked = masked_score if causal else None  # the score of a hidden key; None: nothing is hidden
     for layer in range(c.n_layer):
-        x = block(x, weights, c, layer, at, causal, trace)  # [B, T, d]
+        x = block(x, weights, c, layer, at, masked, trace)  # [B, T, d]
     return x
 
 
@@ -71,7 +72,7 @@ def unembed(x, weights, c, trace=None):
     return logits
 
 
-def block(x, weights, c, layer, at, causal, trace):
+def block(x, weights, c, layer, at, masked, trace):
     """One layer on the stream x [B, T, d]; where the norms stand is the choice `norm_place`."""
     before_1, after_1, before_2, after_2 = (part and f"model.layers.{layer}.{part}" for part in NORMS[c.norm_place])
     attend = latent_attention if c.latent else attention
@@ -92,7 +93,7 @@ def block(x, weights, c, layer, at, causal, trace):
         return x
 
     x = add(
-        x, lambda y: attend(y, weights, c, layer, at, causal, trace), before_1, after_1, ("norm_1", "attention", "residual_mid")
+        x, lambda y: attend(y, weights, c, layer, at, masked, trace), before_1, after_1, ("norm_1", "attention", "residual_mid")
     )
     name = f"model.layers.{layer}.mlp"
     return add(x, lambda y: feed(y, weights, c, name, trace, layer), before_2, after_2, ("norm_2", "mlp", "residual"))
@@ -101,7 +102,7 @@ def block(x, weights, c, layer, at, causal, trace):
 # --------------------------------------------------------------------------------------------------------------- attention
 
 
-def attention(x, weights, c, layer, at, causal, trace):
+def attention(x, weights, c, layer, at, masked, trace):
     """What attention adds [B, T, d]: h heads of queries, g of keys and values (g = h: MHA, g = 1: MQA, between: GQA)."""
     name = f"model.layers.{layer}.self_attn"
     q = heads(linear(x, weights, f"{name}.q_proj"), c.head_width)  # [B, h, T, dh]
@@ -113,10 +114,10 @@ def attention(x, weights, c, layer, at, causal, trace):
         q, k = turned(q, c, layer, at), turned(k, c, layer, at)
     for point, tensor in (("q", q), ("k", k), ("v", v)):
         trace(point, layer, tensor)
-    return linear(attend(q, k, v, c, layer, at, causal, trace), weights, f"{name}.o_proj")  # [B, T, d]
+    return linear(attend(q, k, v, c, layer, at, masked, trace), weights, f"{name}.o_proj")  # [B, T, d]
 
 
-def latent_attention(x, weights, c, layer, at, causal, trace):
+def latent_attention(x, weights, c, layer, at, masked, trace):
     """MLA: keys and values are made from one short vector a position, which is all that a cache would have to hold.
 
     DeepSeek-AI, "DeepSeek-V2" (2024), section 2.1. A query and a key have a part without position and a part that turns; the key's
@@ -130,10 +131,10 @@ def latent_attention(x, weights, c, layer, at, causal, trace):
     k = torch.cat([k_plain, k_turned.expand(-1, c.n_head, -1, -1)], dim=-1)  # [B, h, T, plain + turned]
     for point, tensor in (("q", q), ("k", k), ("v", v)):
         trace(point, layer, tensor)
-    return linear(attend(q, k, v, c, layer, at, causal, trace), weights, f"{name}.o_proj")  # [B, T, d]
+    return linear(attend(q, k, v, c, layer, at, masked, trace), weights, f"{name}.o_proj")  # [B, T, d]
 
 
-def absorbed_attention(x, weights, c, layer, at, causal, trace):
+def absorbed_attention(x, weights, c, layer, at, masked, trace):
     """`latent_attention` with nothing expanded: queries are taken to the short vectors, and the mixture of those to the values.
 
     q . (K s) = (K^T q) . s for a position's short vector s, so that one s serves all heads, as if it were MQA with heads of rank +
@@ -145,7 +146,7 @@ def absorbed_attention(x, weights, c, layer, at, causal, trace):
     to_keys, to_values = expand.split((m.plain, m.value), dim=1)  # [h, plain, rank], [h, value, rank]
     q = torch.cat([q_plain @ to_keys, q_turned], dim=-1)  # [B, h, T, rank + turned]
     k = torch.cat([short[:, None], k_turned], dim=-1)  # [B, 1, T, rank + turned]: all that a cache has to hold
-    mixed = attend(q, k, short[:, None], c, layer, at, causal, trace)  # [B, T, h rank]
+    mixed = attend(q, k, short[:, None], c, layer, at, masked, trace)  # [B, T, h rank]
     mixed = heads(mixed, m.kv_rank)  # [B, h, T, rank]
     values = (mixed @ to_values.transpose(1, 2)).transpose(1, 2).flatten(2)  # [B, T, h value]
     return linear(values, weights, f"{name}.o_proj")  # [B, T, d]
@@ -166,15 +167,15 @@ def latents(x, weights, c, layer, at):
     return q_plain, turned(q_turned, c, layer, at), short, turned(k_turned[:, None], c, layer, at)
 
 
-def attend(q, k, v, c, layer, at, causal, trace):
+def attend(q, k, v, c, layer, at, masked, trace):
     """The heads' mixtures of v, side by side [B, T, h value]: scores, cap, ALiBi, mask and window, softmax; k and v of g heads."""
     scale = c.query_width**-0.5 if c.score_scale is None else c.score_scale
     scores = capped(llama.by_group(q * scale, k.transpose(-1, -2)), c.score_cap)  # [B, h, T, T]
     back = at[:, None] - at[None, :]  # [T, T]: how far back key j lies from query i
     if c.positions == "alibi":
         scores = scores - slopes(c.n_head).to(scores.dtype)[:, None, None] * back
-    if causal:
-        scores = scores.masked_fill(hidden(back, c.window(layer)), -math.inf)
+    if masked is not None:
+        scores = scores.masked_fill(hidden(back, c.window(layer)), masked)
     trace("scores", layer, scores)
     shares = torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(v.dtype)  # [B, h, T, T]
     trace("weights", layer, shares)

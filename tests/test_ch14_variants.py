@@ -1,0 +1,611 @@
+"""Chapter 14's configurable forward: every family beside transformers at the edges, layer by layer, exactly causal; a planted fault
+in every row of the table of choices; names and layouts of files; windows; what positions mean for a prefix; the script."""
+
+import json
+import math
+import unittest
+from dataclasses import replace
+from functools import cache
+from unittest import mock
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from examples.ch01.command import BadInput
+from examples.ch02 import artefact
+from examples.ch02.artefact import load
+from examples.ch04 import experiments as ch04
+from examples.ch04 import gpt2_from_scratch as gpt2
+from examples.ch05.generate import generate
+from examples.ch14 import experiments as ex
+from examples.ch14 import families, peers, serving, variants
+from examples.ch14 import llama_from_scratch as llama
+from examples.ch14.choices import explain, options_of
+from tests.support import FolderCase, call, config, det, start, weights
+from tests.test_ch14_llama import IDS, MODEL, L
+
+BOUND = 1e-5  # of the largest logit
+CASES = {case: (kind, changes) for case, kind, changes in ex.CASES}
+
+
+def setUpModule():
+    torch.set_num_threads(1)
+
+
+@cache
+def case(name):
+    """(library, choices, weights) of a case, built once."""
+    return ex.case_models(*CASES[name])
+
+
+@torch.no_grad()
+def off(name, choices=None, weights=None, tokens=ex.LENGTH, batch=2):
+    """How far our logits of a case are from transformers', of the largest; with other choices or weights where they are given."""
+    library, c, w = case(name)
+    ids = ex.some_ids(c, tokens, batch)
+    ours = variants.forward(ids, w if weights is None else weights, c if choices is None else choices)
+    return ch04.agreement(ours, library(ids, use_cache=False).logits)["relative_difference"]
+
+
+class Agreement(unittest.TestCase):
+    def test_every_family_is_there(self):
+        self.assertEqual({kind for kind, _ in CASES.values()}, set(families.READERS))
+        self.assertEqual(set(families.READERS), set(artefact.FAMILIES))
+
+    def test_logits_points_argmax_and_mask(self):
+        for name, (kind, changes) in CASES.items():
+            with self.subTest(name):
+                row = ex.case_agreement(name, kind, changes)
+                self.assertLessEqual(row["worst"], BOUND)
+                self.assertLessEqual(row["worst_point"], BOUND)
+                self.assertEqual(row["points"], 8)  # the embedding, two streams, three layers' weights, final norm, logits
+                self.assertEqual(row["same_argmax"], row["positions"])
+                self.assertEqual(row["above_diagonal"], 0.0)
+                self.assertEqual(row["parameters"], row["library_parameters"])
+
+    def test_the_tiny_models_hide_nothing(self):
+        for name in CASES:
+            _, c, w = case(name)
+            self.assertGreater(c.n_layer, 1)
+            if c.rope and not c.latent and name not in ("qwen2", "qwen2, windows"):  # which has no such field
+                self.assertNotEqual(c.head_width * c.n_head, c.n_embd, name)
+            for key, tensor in w.items():
+                if tensor.ndim == 1:
+                    self.assertGreater(tensor.std().item(), 0.05, f"{name}: {key} is as good as constant")
+            if c.windows:
+                self.assertLess(min(x for x in c.windows if x), ex.LENGTH)
+
+    def test_without_the_mask_it_is_not_causal(self):
+        _, c, w = case("gemma2")
+        ids = ex.some_ids(c, 8)
+        other = ids.clone()
+        other[0, -1] = (other[0, -1] + 1) % c.vocab_size
+        before, after = (variants.forward(x, w, c, causal=False)[0, :-1] for x in (ids, other))
+        self.assertGreater((before - after).abs().max().item(), 1e-3)
+
+    def test_float64_and_half(self):
+        for name in peers.TINY:
+            _, c, w = case(name)
+            ids = ex.some_ids(c, ex.LENGTH, 2)
+            exact = variants.forward(ids, {k: v.double() for k, v in w.items()}, c)
+            self.assertEqual(exact.dtype, torch.float64)
+            self.assertLessEqual(ch04.agreement(variants.forward(ids, w, c), exact)["relative_difference"], BOUND, name)
+            if name != "xglm":  # the library's takes no float64: its smallest number does not fit a float
+                with torch.no_grad():
+                    theirs = peers.library_tiny(name).double()(ids, use_cache=False).logits
+                # where the library keeps no float32 for norms, softmax or angles, two programs agree to float64's own rounding
+                bound = 1e-12 if name in ("gpt2", "openai-gpt") else BOUND
+                self.assertLessEqual(ch04.agreement(exact, theirs)["relative_difference"], bound, name)
+            for dtype, bound in ((torch.bfloat16, 0.15), (torch.float16, 0.03)):
+                found = variants.forward(ids, {k: v.to(dtype) for k, v in w.items()}, c)
+                self.assertEqual(found.dtype, dtype)
+                if not c.experts:  # rounded scores may choose another expert
+                    self.assertLessEqual(ch04.agreement(found.double(), exact)["relative_difference"], bound, (name, dtype))
+
+    def test_beyond_the_context(self):
+        for name in peers.TINY:
+            _, c, w = case(name)
+            with self.assertRaisesRegex(BadInput, f"{c.n_positions + 1} tokens are more than n_positions {c.n_positions}"):
+                variants.forward(torch.zeros(1, c.n_positions + 1, dtype=torch.int64), w, c)
+            with self.assertRaisesRegex(BadInput, "id 53 is outside"):
+                variants.forward(torch.full((1, 2), 53), w, c)
+
+    def test_it_is_the_oracle(self):
+        model = artefact.Artefact(config(), weights(), None, {})
+        for one in (model, MODEL):
+            c, w = families.of(one)
+            self.assertLessEqual(ch04.agreement(variants.forward(IDS, w, c), ch04.run(one, IDS))["relative_difference"], 1e-6)
+
+    def test_traced_points_are_those_of_chapter_4(self):
+        for name in ("gpt2", "openai-gpt", "gemma2", "mixtral", "deepseek_v3"):
+            _, c, w = case(name)
+            kept = {}
+            variants.forward(ex.some_ids(c, 5), w, c, trace=lambda p, i, x, kept=kept: kept.setdefault((p, i), x))
+            wanted = {(p, i) for p in gpt2.LAYER_POINTS for i in range(3)} | {
+                ("embedding", None),
+                ("final_norm", None),
+                ("logits", None),
+            }
+            dense = {i for i in range(3) if not c.has_experts(i)}
+            self.assertEqual(set(kept), {(p, i) for p, i in wanted if p != "hidden" or i in dense})
+            if c.norm_place != "post":
+                total = kept["embedding", None] + sum(kept[p, i] for p in ("attention", "mlp") for i in range(3))
+                torch.testing.assert_close(total, kept["residual", 2], atol=1e-4, rtol=1e-5)
+
+    def test_latent_attention_absorbed(self):
+        for name in ("deepseek_v3", "deepseek_v3, plain queries"):
+            with mock.patch.object(variants, "latent_attention", variants.absorbed_attention):
+                self.assertLessEqual(off(name), BOUND)
+
+
+class PlantedFaults(unittest.TestCase):
+    """In every row of the table a wrong reading or a wrong line is seen by the comparison that finds the right ones the same."""
+
+    def assertSeen(self, name, **changes):
+        self.assertLessEqual(off(name), BOUND)
+        self.assertGreater(off(name, replace(case(name)[1], **changes)), 20 * BOUND, (name, changes))
+
+    def assertPatchSeen(self, name, module, attribute, wrong):
+        self.assertLessEqual(off(name), BOUND)
+        with mock.patch.object(module, attribute, wrong):
+            self.assertGreater(off(name), 20 * BOUND, (name, attribute))
+
+    def assertWeightsSeen(self, name, change):
+        _, c, w = case(name)
+        self.assertLessEqual(off(name), BOUND)
+        wrong = dict(w)
+        change(wrong, c)
+        self.assertGreater(off(name, weights=wrong), 20 * BOUND, name)
+
+    def test_normalisation(self):
+        self.assertSeen("llama", norm="layer")
+        self.assertSeen("gpt2", norm="rms")
+        self.assertSeen("llama", norm_eps=1e-2)
+        self.assertSeen("gemma", unit_gain=False)
+        right = llama.rms
+        self.assertPatchSeen("deepseek_v3", llama, "rms", lambda x, gain, eps=1e-6: right(x, gain, 0.05 if eps == 1e-6 else eps))
+
+    def test_its_place(self):
+        # a family read as another: what differs is where the same tensors are used
+        _, c, w = case("openai-gpt")
+        moved = {k.replace("post_attention", "input").replace("post_feedforward", "post_attention"): v for k, v in w.items()}
+        self.assertGreater(off("openai-gpt", replace(c, norm_place="pre"), moved), 20 * BOUND)
+        _, c, w = case("gemma2")
+        pre = {k.replace("pre_feedforward", "post_attention"): v for k, v in w.items() if "post_attention" not in k}
+        self.assertGreater(off("gemma2", replace(c, norm_place="pre"), pre), 20 * BOUND)
+
+        def unnormed(weights, c):
+            weights["model.norm.weight"] = torch.ones(c.n_embd)
+            weights["model.norm.bias"] = torch.zeros(c.n_embd)
+
+        _, c, w = case("openai-gpt")
+        extra = dict(w)
+        unnormed(extra, c)
+        self.assertGreater(off("openai-gpt", replace(c, final_norm=True), extra), 20 * BOUND)
+
+    def test_positions(self):
+        _, c, _ = case("gpt2")
+        at = torch.arange(ex.LENGTH)
+        library, c, w = case("gpt2")
+        ids = ex.some_ids(c, ex.LENGTH)
+        with torch.no_grad():
+            theirs = library(ids, use_cache=False).logits
+        self.assertGreater(ch04.agreement(variants.forward(ids, w, c, at=at + 1), theirs)["relative_difference"], 20 * BOUND)
+        self.assertSeen("xglm", first_position=0)
+        self.assertSeen("xglm", positions="none")
+        self.assertSeen("llama", interleaved=True)
+        self.assertSeen("deepseek_v3", interleaved=False)
+        self.assertSeen("llama", rope=replace(case("llama")[1].rope, theta=20000.0))
+        self.assertSeen("deepseek_v3", rope=replace(case("deepseek_v3")[1].rope, kind="linear"))
+        self.assertSeen("deepseek_v3", rope=replace(case("deepseek_v3")[1].rope, mscale=0.0, mscale_all=0.0))
+        self.assertSeen("gemma3_text", window_rope=None)
+        right = variants.slopes
+        self.assertPatchSeen("bloom", variants, "slopes", lambda n: right(n).flip(0))
+        self.assertPatchSeen(
+            "bloom", variants, "slopes", lambda n: 2.0 ** (-8 * torch.arange(1.0, n + 1) / n)
+        )  # 6 is no power of 2
+        self.assertSeen("bloom", embedding_norm=False)
+
+    def test_attention(self):
+        def tiled(x, y):  # as if head i met head i modulo g
+            each = x.shape[1] // y.shape[1]
+            order = torch.arange(x.shape[1]).view(-1, each).T.flatten() if each > 1 else torch.arange(x.shape[1])
+            return llama_by_group(x[:, order.argsort()], y)
+
+        llama_by_group = llama.by_group
+        self.assertPatchSeen("llama", llama, "by_group", tiled)
+
+        def backwards(x, width):
+            return right(x, width).flip(1)
+
+        right = variants.heads
+        wrong = lambda x, width: backwards(x, width) if x.shape[-1] == 24 else right(x, width)  # noqa: E731  q, k, v of GPT-2 alone
+        self.assertPatchSeen("gpt2", variants, "heads", wrong)  # heads meet the wrong columns of the projection
+
+        def swapped(weights, c):
+            for i in range(c.n_layer):
+                k, v = (f"model.layers.{i}.self_attn.{x}_proj.weight" for x in "kv")
+                weights[k], weights[v] = weights[v], weights[k]
+
+        self.assertWeightsSeen("gemma", swapped)
+        self.assertWeightsSeen("gpt_bigcode", swapped)
+        right_latents = variants.latents
+
+        def turned_first(*args):
+            q_plain, q_turned, short, k_turned = right_latents(*args)
+            return q_plain, q_turned, short, k_turned.roll(1, dims=2)
+
+        self.assertPatchSeen("deepseek_v3", variants, "latents", turned_first)
+        self.assertSeen("deepseek_v3", score_scale=None)
+        self.assertSeen("gemma2", score_scale=None)
+        self.assertSeen("gemma2", score_cap=None)
+
+    def test_activation(self):
+        self.assertSeen("gpt2", activation="silu")
+        self.assertSeen("gpt2, SiLU", activation="gelu")
+        self.assertSeen("llama", activation="gelu")
+
+        def swapped(weights, c):  # the gate and what it gates
+            for i in range(c.n_layer):
+                a, b = (f"model.layers.{i}.mlp.{x}_proj.weight" for x in ("gate", "up"))
+                weights[a], weights[b] = weights[b], weights[a]
+
+        self.assertWeightsSeen("gemma", swapped)
+        for name, act in (("gpt2", "gelu"), ("bloom", "gelu"), ("openai-gpt", "gelu"), ("gemma", "gelu"), ("xglm", "gelu_new")):
+            found = off(name, replace(case(name)[1], activation=act))  # so near that a bar of 1e-3 would not see it
+            self.assertGreater(found, 3 * BOUND, name)
+            self.assertLess(found, 1e-3, name)
+
+    def test_feed_forward(self):
+        experts = case("mixtral")[1].experts
+        self.assertSeen("mixtral", experts=replace(experts, active=1))
+        self.assertSeen("mixtral", experts=replace(experts, renormalise=False))
+        experts = case("deepseek_v3")[1].experts
+        for changes in (dict(groups=1), dict(renormalise=False), dict(scale=1.0), dict(active=2), dict(shared=0)):
+            self.assertSeen("deepseek_v3", experts=replace(experts, **changes))
+        right = variants.routing
+
+        def weighing(x, weights, c, name):  # the bias that only chooses, added to the weight as well
+            bias = weights[f"{name}.gate.e_score_correction_bias"]
+            return right(x, weights, c, name) * (1 + bias)
+
+        self.assertPatchSeen("deepseek_v3", variants, "routing", weighing)
+
+        def unbiased(weights, c):
+            for name in weights:
+                if families.is_buffer(name):
+                    weights[name] = torch.zeros_like(weights[name])
+
+        self.assertWeightsSeen("deepseek_v3", unbiased)
+
+        def reordered(weights, c):
+            a, b = (f"model.layers.1.mlp.experts.{e}.down_proj.weight" for e in (0, 1))
+            weights[a], weights[b] = weights[b], weights[a]
+
+        self.assertWeightsSeen("mixtral", reordered)
+
+    def test_head(self):
+        self.assertSeen("llama", tie_word_embeddings=True)
+        self.assertSeen("gpt2, untied", tie_word_embeddings=True)
+        self.assertSeen("gemma2", logit_cap=None)
+        self.assertSeen("gemma", embedding_scale=1.0)
+
+        def untied(weights, c):
+            weights["lm_head.weight"] = weights["model.embed_tokens.weight"].flip(0)
+
+        _, c, w = case("gpt2")
+        wrong = dict(w)
+        untied(wrong, c)
+        self.assertGreater(off("gpt2", replace(c, tie_word_embeddings=False), wrong), 20 * BOUND)
+
+    def test_biases(self):
+        for name, part in (("qwen2", "k_proj"), ("qwen2", "v_proj"), ("gpt2", "o_proj"), ("llama, biases", "down_proj")):
+
+            def forgotten(weights, c, part=part):
+                for key in [k for k in weights if k.endswith(f"{part}.bias")]:
+                    del weights[key]
+
+            self.assertWeightsSeen(name, forgotten) if part != "k_proj" else None
+        # a bias of the keys without positions would move all scores of a query alike; turned by position it counts
+        _, _, w = case("qwen2")
+        lacking = {k: v for k, v in w.items() if not k.endswith("k_proj.bias")}
+        self.assertGreater(off("qwen2", weights=lacking), 20 * BOUND)
+        _, _, w = case("gpt2")
+        lacking = {k: v for k, v in w.items() if not k.endswith("k_proj.bias")}
+        self.assertLessEqual(off("gpt2", weights=lacking), BOUND)
+
+    def test_window(self):
+        _, c, _ = case("mistral")
+        self.assertSeen("mistral", windows=())
+        for wrong in (c.windows[0] - 1, c.windows[0] + 1):
+            self.assertSeen("mistral", windows=(wrong,) * c.n_layer)
+        _, c, _ = case("gemma2")
+        self.assertSeen("gemma2", windows=c.windows[1:] + c.windows[:1])
+        _, c, _ = case("gemma3_text")
+        self.assertSeen("gemma3_text", windows=(6, None, 6))
+        self.assertSeen("qwen2, windows", windows=(6, 6, None))
+
+    def test_q_and_k_norm(self):
+        self.assertSeen("qwen3", qk_norm=False)
+        right = variants.turned
+        wrong = lambda x, c, layer, at: right(x.roll(1, -1), c, layer, at).roll(-1, -1)  # noqa: E731  gains meet other numbers
+        self.assertPatchSeen("qwen3", variants, "turned", wrong)
+
+        def swapped(weights, c):
+            for i in range(c.n_layer):
+                a, b = (f"model.layers.{i}.self_attn.{x}_norm.weight" for x in "qk")
+                weights[a], weights[b] = weights[b], weights[a] * 1.5
+
+        self.assertWeightsSeen("qwen3", swapped)
+        self.assertWeightsSeen("gemma3_text", swapped)
+
+
+class Files(FolderCase):
+    def saved(self, kind, **changes):
+        peers.library_tiny(kind, **changes).save_pretrained(self.folder / "m")
+        return self.folder / "m"
+
+    def test_the_names_are_those_of_the_files(self):
+        for kind in peers.TINY:
+            folder = self.saved(kind)
+            held = load_file(folder / "model.safetensors")
+            values = json.loads((folder / "config.json").read_text())
+            c = families.choices_from(values, "config.json")
+            shapes = families.file_shapes(c)
+            bare = {k.removeprefix("transformer."): tuple(v.shape) for k, v in held.items()}
+            self.assertEqual({k: v for k, v in bare.items() if k != "lm_head.weight" or not c.tie_word_embeddings}, shapes, kind)
+
+    def test_what_does_not_fit_is_refused(self):
+        for kind in ("bloom", "mixtral", "deepseek_v3", "xglm"):
+            folder = self.saved(kind)
+            held = load_file(folder / "model.safetensors")
+            name = sorted(held)[3]
+            save_file({k: v for k, v in held.items() if k != name}, folder / "model.safetensors", metadata={"format": "pt"})
+            with self.assertRaisesRegex(BadInput, f"lacks {name.removeprefix('transformer.')}".replace(".", r"\.")):
+                load(folder)
+            save_file(
+                held | {"model.layers.9.extra.weight": torch.ones(2)}, folder / "model.safetensors", metadata={"format": "pt"}
+            )
+            with self.assertRaisesRegex(BadInput, "does not know"):
+                load(folder)
+
+    def test_quantised_weights_are_refused(self):
+        folder = self.saved("qwen2")
+        values = json.loads((folder / "config.json").read_text()) | {"quantization_config": {"quant_method": "fp8"}}
+        (folder / "config.json").write_text(json.dumps(values))
+        with self.assertRaisesRegex(BadInput, "quantization_config"):
+            load(folder)
+
+    def test_a_wrong_layout_is_another_model(self):
+        library, c, w = case("bloom")
+        tensors = {}
+        for name in families.file_shapes(c):
+            tensors[name] = library.transformer.state_dict()[name]
+        right = families.to_weights(tensors, c)
+        self.assertTrue(torch.equal(right["model.layers.0.self_attn.q_proj.weight"], w["model.layers.0.self_attn.q_proj.weight"]))
+        blocks = dict(families.FUSED, bloom=replace(families.FUSED["bloom"], by_head=False))
+        with mock.patch.object(families, "FUSED", blocks):
+            self.assertGreater(off("bloom", weights=families.to_weights(tensors, c)), 20 * BOUND)
+
+    def test_other_chapters_run_them(self):
+        """A folder of any family generates text and shows its mask, through chapters 2, 4 and 5."""
+        for kind in ("qwen2", "gemma3_text", "bloom", "deepseek_v3"):
+            model = load(self.saved(kind))
+            ids = ex.some_ids(model.config, 5)
+            self.assertEqual(generate(ids, model, 4, end=None).ids.shape, (1, 4))
+            self.assertEqual(ch04.above_diagonal(ch04.influence(model, ids)), 0.0)
+            status, out, err = call(gpt2.main, "mask", "--model", self.folder / "m", "--json")
+            self.assertEqual((status, err), (0, ""))
+            self.assertEqual(json.loads(out)["largest_above_diagonal"], 0.0)
+            status, out, err = call(gpt2.main, "compare", "--model", self.folder / "m", "--json")
+            self.assertEqual((status, err), (0, ""), kind)
+            self.assertLessEqual(max(r["relative_difference"] for r in json.loads(out)["edges"]), BOUND)
+
+
+class Windows(unittest.TestCase):
+    def test_a_window_holds_the_query_itself(self):  # C24
+        at = torch.arange(5)
+        shown = (~variants.hidden(at[:, None] - at[None, :], 3)).int().tolist()
+        self.assertEqual(shown, [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [0, 1, 1, 1, 0], [0, 0, 1, 1, 1]])
+
+    def test_known_logits(self):  # C24
+        values = {k: v for k, v in L.items() if k not in ("attention_bias", "mlp_bias")} | {"model_type": "mistral"}
+        full = None
+        for window, wanted, first in (
+            (None, (-1.111243, 0.947984, 1.110743, 0.639667), None),
+            (8, (-1.111243, 0.947984, 1.110743, 0.639667), None),
+            (9, (-1.111243, 0.947984, 1.110743, 0.639667), None),
+            (4, (-0.453153, 1.049955, 1.631304, -0.965853), 4),
+            (3, (-0.416719, 0.653566, 1.300403, -1.176058), 3),
+            (2, (-0.370873, -0.014352, 1.448854, -1.321449), 2),
+            (1, (-0.111290, -0.327743, 0.826052, -1.273996), 1),
+        ):
+            c = families.choices_from(values | {"sliding_window": window}, "config.json")
+            found = variants.forward(IDS, {n: det(n, s) for n, s in families.weight_shapes(c).items()}, c)
+            torch.testing.assert_close(found[0, -1, :4], torch.tensor(wanted), atol=1e-4, rtol=0)
+            full = found if full is None else full
+            changed = ((found - full).abs().amax(-1)[0] > 1e-6).nonzero().flatten().tolist()
+            self.assertEqual(changed[:1], [] if first is None else [first])
+
+    def test_reach(self):
+        for row in ex.reaches():
+            self.assertEqual(row["farthest"], row["formula"], row)
+        right = variants.hidden
+        with mock.patch.object(variants, "hidden", lambda back, window=None: right(back, window and window + 1)):
+            self.assertNotEqual(ex.reach(3, 2)["farthest"], ex.reach(3, 2)["formula"])
+
+    def test_a_decode_step_keeps_one_less_than_the_window(self):  # C24
+        _, c, w = case("mistral")
+        ids, W = ex.some_ids(c, ex.LENGTH), c.windows[0]
+        whole = variants.forward(ids, w, replace(c, n_layer=1))[0, -1]
+        for kept, same in ((W, True), (W - 1, False)):  # the last W positions, the new one with them, are all that one layer sees
+            part = variants.forward(ids[:, -kept:], w, replace(c, n_layer=1), at=torch.arange(ex.LENGTH - kept, ex.LENGTH))[0, -1]
+            self.assertEqual(torch.allclose(part, whole, atol=1e-5), same)
+        step = serving.decode_step(c, 3 * W, 1, 1)
+        self.assertEqual(step["cache_bytes"], c.n_layer * (W - 1) * 2 * c.kv_heads * c.head_width)
+
+
+class Positions(unittest.TestCase):
+    def test_what_a_shift_does(self):
+        for name, moves in (("llama", False), ("bloom", False), ("deepseek_v3", False), ("gpt2", True), ("xglm", True)):
+            _, c, w = case(name)
+            ids, at = ex.some_ids(c, 8), torch.arange(8)
+            found = ch04.agreement(variants.forward(ids, w, c, at=at + 9), variants.forward(ids, w, c, at=at))
+            self.assertEqual(found["relative_difference"] > 1e-3, moves, (name, found["relative_difference"]))
+
+    def test_prefix_keys(self):
+        one = artefact.Artefact(case("llama")[1], case("llama")[2], None, {})
+        ids, before = ex.some_ids(one.config, 8), ex.some_ids(one.config, 5, seed=3)
+        rows = ex.prefix_keys(one, before, ids)
+        self.assertLess(rows[0]["keys"], 1e-5)
+        self.assertEqual(rows[0]["values"], 0.0)
+        for row in rows[1:]:
+            self.assertGreater(min(row["keys"], row["values"]), 1e-2)  # upper layers have read what stands before
+        with mock.patch.object(torch, "full", return_value=torch.tensor([4])):  # turned on by one position too few
+            self.assertGreater(ex.prefix_keys(one, before, ids)[0]["keys"], 1e-2)
+
+
+class Table(unittest.TestCase):
+    def test_every_option_is_verified_and_taken(self):
+        found = {(choice, option) for name in CASES for choice, option in options_of(case(name)[1]).items()}
+        for choice, option, _ in ex.OPTIONS:
+            self.assertIn((choice, option), found)
+        self.assertEqual(len({choice for choice, _, _ in ex.OPTIONS}), 10)
+        users = ex.users()
+        unused = [(c, o) for c, o, _ in ex.OPTIONS if (c, o) not in users]
+        self.assertEqual(unused, [("activation", "SiLU")])
+
+    def test_effects(self):
+        rows = {(r["choice"], r["option"]): r for r in ex.option_effects()}
+        self.assertEqual(sum(r["is_base"] for r in rows.values()), 10)
+        self.assertEqual(rows["attention", "MHA"]["kv_bytes_per_token"], 4 * rows["attention", "GQA"]["kv_bytes_per_token"])
+        self.assertEqual(rows["attention", "MQA"]["kv_bytes_per_token"] * 8, rows["attention", "GQA"]["kv_bytes_per_token"])
+        self.assertEqual(rows["head", "tied"]["parameters_change"], -128256 * 4096)
+        self.assertEqual(rows["its place", "post"]["parameters_change"], -4096)
+        self.assertEqual(rows["window", "sliding"]["cache_bytes"] * 2, rows["window", "full"]["cache_bytes"])
+        self.assertEqual([r["choice"] for r in ex.ranking()][:3], ["attention", "feed-forward", "window"])
+
+    def test_explain_says_what_a_family_has(self):
+        said = {name: " ".join(explain(serving.config_named(name))) for name in serving.published()}
+        for name, words in (
+            ("gpt", ("and the sum is normalised", "there is none before the head", "GELU, tanh form")),
+            ("gpt2", ("plus the position's row", "transposed, gives the logits", "has a bias")),
+            ("bloom-560m", ("ALiBi", "is then layer-normalised")),
+            ("xglm-564m", ("counted from 2", "GELU, exact", "times 32")),
+            ("mistral-7b", ("sees 4,096 positions, itself included, in every layer",)),
+            ("mixtral-8x7b", ("8 experts", "2 for each token", "softmax over all")),
+            ("qwen2-7b", ("Biases: on q, k and v", "sees itself and all before it")),
+            ("qwen3-4b", ("RMS-normalised by themselves", "32 x 128, not the width 2,560")),
+            ("gemma-2b", ("gains stored as what they differ from 1", "MQA", "gated GELU, tanh form")),
+            ("gemma-2-9b", ("stay within 50", "stay within 30", "21 of 42 layers", "normalised before it is added")),
+            ("gemma-3-1b", ("22 of 26 layers", "theta 1,000,000; in layers with a window theta 10,000")),
+            (
+                "deepseek-v3",
+                ("MLA, 128 heads", "yarn", "first 3 layers", "256 experts", "1 more for every token", "not 1 / sqrt(192)"),
+            ),
+            ("llama-3.2-1b", ("divided by 32 (llama3)", "8 of keys and values, each shared by 4")),
+            ("smollm2-135m", ("theta 100,000",)),
+        ):
+            for word in words:
+                self.assertIn(word, said[name], name)
+        for lines in said.values():
+            self.assertNotIn("None", lines)
+
+
+class Depth(unittest.TestCase):
+    def test_norms_on_the_path(self):
+        self.assertEqual([ex.norms_on_the_path(ex.depth_config(p, 6)) for p in ("pre", "post", "both")], [1, 12, 1])
+
+    def test_a_row(self):
+        for place in ("pre", "post", "both"):
+            row = ex.depth_row(place, 4, seeds=(0,))
+            self.assertTrue(all(math.isfinite(row[k]) and row[k] > 0 for k in ("growth", "gradient", "last_gradient")))
+        post = ex.depth_row("post", 8, seeds=(0,))
+        self.assertAlmostEqual(
+            post["growth"], ex.depth_row("post", 2, seeds=(0,))["growth"], places=3
+        )  # it is normalised every time
+        self.assertGreater(ex.depth_row("pre", 8, seeds=(0,))["growth"], ex.depth_row("pre", 2, seeds=(0,))["growth"])
+
+    def test_the_gradient_is_that_of_a_finite_difference(self):
+        c = ex.depth_config("pre", 2)
+        w, ids = {k: v.double() for k, v in ex.random_weights(c).items()}, ex.some_ids(c, 9)
+
+        def loss():
+            logits = variants.forward(ids[:, :-1], w, c)
+            return torch.nn.functional.cross_entropy(logits[0], ids[0, 1:])
+
+        matrix = w["model.layers.1.mlp.down_proj.weight"].requires_grad_()
+        loss().backward()
+        with torch.no_grad():
+            matrix[3, 5] += 1e-6
+            up = loss()
+            matrix[3, 5] -= 2e-6
+            self.assertAlmostEqual(((up - loss()) / 2e-6).item(), matrix.grad[3, 5].item(), places=6)
+
+
+class Script(FolderCase):
+    def test_commands(self):
+        for argv, word in (
+            (("explain", "gemma-2-9b"), "stay within 50"),
+            (("explain", "embedded"), "a gpt2"),
+            (("rank",), "attention"),
+            (("reach",), "L (W - 1)"),
+            (("prefix",), "positions later"),
+        ):
+            status, out, err = call(variants.main, *argv)
+            self.assertEqual((status, err), (0, ""))
+            self.assertIn(word, out)
+            status, out, _ = call(variants.main, *argv, "--json")
+            self.assertEqual((status, type(json.loads(out))), (0, dict))
+
+    def test_the_table(self):
+        some = tuple(c for c in ex.CASES if c[0] in ("gpt2", "llama"))
+        with mock.patch.object(ex, "CASES", some):
+            status, out, err = call(variants.main)
+            self.assertEqual((status, err), (0, ""))
+            self.assertIn("2 tiny models beside transformers", out)
+            found = json.loads(call(variants.main, "table", "--json")[1])
+        self.assertEqual(len(found["options"]), len(ex.OPTIONS))
+        self.assertLessEqual(found["worst"], BOUND)
+        self.assertEqual(found["above_diagonal"], 0.0)
+        by_option = {(r["choice"], r["option"]): r["cases"] for r in found["options"]}
+        self.assertEqual(by_option["normalisation", "layer norm"], ["gpt2"])
+        self.assertEqual(by_option["attention", "MLA"], [])
+
+    def test_explain_a_folder_and_a_file(self):
+        (self.folder / "config.json").write_text(json.dumps(serving.published()["qwen3-4b"]["config"]))
+        for path in (self.folder, self.folder / "config.json"):
+            status, out, err = call(variants.main, "explain", path)
+            self.assertEqual((status, err), (0, ""))
+            self.assertIn("a qwen3", out)
+
+    def test_depth_draws(self):
+        rows = [ex.depth_row(p, n, seeds=(0,)) for p in ("pre", "post", "both") for n in (2, 4)]
+        with mock.patch.object(ex, "depths", return_value=rows):
+            status, _, err = call(variants.main, "depth", "--plot", self.folder / "d.svg")
+        self.assertEqual((status, err), (0, ""))
+        self.assertTrue((self.folder / "d.svg").read_bytes().startswith(b"<?xml"))
+
+    def test_bad_input(self):
+        (self.folder / "config.json").write_text(json.dumps({"model_type": "mamba"}))
+        (self.folder / "no.json").write_text("{")
+        for argv, words in (
+            (("explain", "llama-9"), ("no config llama-9",)),
+            (("explain", self.folder), ("model_type is 'mamba'", "known here are")),
+            (("explain", self.folder / "no.json"), ("is not strict JSON",)),
+            (("explain",), ("CONFIG",)),
+            (("prefix", "--shifts", "9999"), ("n_positions",)),
+            (("prefix", "--model", "nowhere"), ("no model nowhere",)),
+            (("depth", "--plot", "x.txt"), (".svg",)),
+            (("tables",), ("invalid choice",)),
+        ):
+            self.assertBad(variants.main, argv, *words)
+
+    def test_as_a_file(self):
+        done = start("examples/ch14/variants.py", "explain", "mixtral-8x7b")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("mixture of experts", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
