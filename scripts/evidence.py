@@ -163,7 +163,6 @@ def run(experiment, models, source=None):
     torch.set_num_threads(experiment.threads)
     model = models.get(source) if experiment.loads else None
     values = plain(experiment.measure(model))
-    folder = getattr(model, "folder", None)
     more = "" if source == experiment.model else f" MODEL={source}"
     record = {
         "id": experiment.id,
@@ -171,7 +170,7 @@ def run(experiment, models, source=None):
         "kind": experiment.kind,
         "command": f"make evidence ONLY={experiment.id}{more}",
         "model": source,
-        "model_sha256": sha256(folder / "model.safetensors") if folder and (folder / "model.safetensors").exists() else None,
+        "model_sha256": digest(model),
         "seed": experiment.seed,
         "dtype": experiment.dtype,
         "threads": experiment.threads,
@@ -183,6 +182,14 @@ def run(experiment, models, source=None):
         record |= {"date": today, "commit": commit(), "machine": machine()}
     check_record(record, experiment.id)
     return record
+
+
+def digest(model):
+    """The sha256 of the one file that holds the weights; None where there is none, or more than one."""
+    if model is None:
+        return None
+    path = model.folder / "model.safetensors" if model.folder else Path(model.manifest.get("path", ""))
+    return sha256(path) if path.is_file() else None
 
 
 def merge(old, new):

@@ -6,6 +6,8 @@ from examples.ch04 import plots
 from examples.ch05 import plots as ch05
 from examples.ch05.sampling import CANDIDATES
 from examples.ch10 import plots as ch10
+from examples.ch14 import plots as ch14
+from examples.ch14.ablation_plots import plot_by_position
 from scripts.evidence import read_results, results_path
 
 
@@ -40,6 +42,13 @@ FIGURES = {
         "failures.svg": ("ch10.failures", lambda v, path: ch10.plot_failures(v["failures"], v["prompt"], path)),
         "cost.svg": ("ch10.time", lambda v, path: ch10.plot_cost(v["times"], path)),
         "memory.svg": ("ch10.memory", lambda v, path: ch10.plot_memory(v["texts"], path)),
+    },
+    "ch14": {
+        "residual.svg": ("ch14.residual", lambda v, path: plots.plot_residual(v["layers"], path)),
+        "depth.svg": ("ch14.depth", lambda v, path: ch14.plot_depth(v["rows"], path)),
+        "serving.svg": ("ch14.costs", lambda v, path: ch14.plot_serving(v["models"], v["texts"], path)),
+        "balance.svg": ("ch14.trace", lambda v, path: ch14.plot_balance(v["balance"], path)),
+        "ablations.svg": ("ch14.ablations-llama", lambda v, path: plot_by_position(v["rows"], path)),
     },
 }
 

@@ -7,12 +7,12 @@ A marker is a pair of HTML comments, invisible where Markdown is shown, with wha
 
     GPT-2 has <!--=ch04.counts total int-->124,439,808<!--/--> parameters.
 
-It names a record, a path into its values, and a format. A path goes down by dots, and picks rows by `[key=value]`:
-`lengths[tokens=512].untraced_ms`; one that starts with a dot starts at the record itself: `.machine.processor`. A record of
-another model is `ch04.mask@openai-community/gpt2`; what the first edition printed is `published.ID`. Formats: `int` 1,234;
-`f2` 1.23; `g3` three significant digits, and `0` for an exact zero; `s1` 1.2e-4; `%1` 45.5%; `pct1` 45.5 per cent; `bytes`
-1,234 bytes; `mb1` 1.2 MB (10^6); `ms1` 1.2 ms; `text`. A table stands on lines of its own, with columns `key:format` or
-`key:format:Its_heading`:
+It names a record, a path into its values, and a format. A path goes down by dots, and picks rows by `[key=value]`, with `_` for
+a space in the value: `lengths[tokens=512].untraced_ms`; one that starts with a dot starts at the record itself:
+`.machine.processor`. A record of another model is `ch04.mask@openai-community/gpt2`; what the first edition printed is
+`published.ID`. Formats: `int` 1,234; `f2` 1.23; `g3` three significant digits, and `0` for an exact zero; `s1` 1.2e-4; `%1`
+45.5%; `pct1` 45.5 per cent; `bytes` 1,234 bytes; `mb1` 1.2 MB (10^6); `ms1` 1.2 ms; `text`. A table stands on lines of its
+own, with columns `key:format` or `key:format:Its_heading`:
 
     <!--=ch04.counts components table component:text parameters:int share_percent:%1:share-->
 
@@ -101,9 +101,8 @@ def look_up(record, path):
         value = value[name]
         for condition in filters:
             key, _, wanted = condition.partition("=")
-            rows = (
-                [row for row in value if isinstance(row, dict) and str(row.get(key)) == wanted] if isinstance(value, list) else []
-            )
+            rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+            rows = [row for row in rows if str(row.get(key)).replace(" ", "_") == wanted]
             if len(rows) != 1:
                 raise LookupError(f"{len(rows)} rows have {condition}")
             value = rows[0]

@@ -6,8 +6,7 @@ times to three.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -22,69 +21,12 @@ from examples.ch05 import sampling
 from examples.ch05.generate import generate
 from examples.ch10 import experiments as ch10
 from examples.ch10.kv_cache import Cached, KVCache, cache_bytes
+from scripts import registry_ch14
+from scripts.experiment import Claim, Experiment, rounded, sig, tolerance
 
 SHAPE = "random:gpt2"
 GPT2 = PUBLISHED["gpt2"]
 BOUND = 1e-5  # of the largest logit, for float32 programs that compute the same function
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """One measurement. measure(model) returns its values; model is None where `loads` is False.
-
-    model: the source it runs on. movable: whether it means something on another model too. seconds: about how long on two
-    cores. limits: what it does not show.
-    """
-
-    id: str
-    kind: str
-    claim: str
-    limits: str
-    measure: Callable
-    model: str = "embedded"
-    loads: bool = True
-    movable: bool = True
-    seconds: int = 1
-    seed: int = 0
-    dtype: str = "float32"
-    threads: int = 1
-
-    @property
-    def chapter(self):
-        return self.id.split(".")[0]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A claim that no single result settles: a hypothesis, or something that the book says it does not show."""
-
-    id: str
-    status: str
-    claim: str
-    evidence: tuple
-    limits: str
-
-    @property
-    def chapter(self):
-        return self.id.split(".")[0]
-
-
-def sig(x, digits=3):
-    """`x` to so many significant digits; None stays None."""
-    return None if x is None else float(f"{x:.{digits - 1}e}")
-
-
-def above(x):
-    """The smallest number of one significant digit that is not below `x`; 0 and NaN stay."""
-    near = sig(x, 1)
-    if x != x or near >= x:
-        return near
-    return sig(near + 10.0 ** math.floor(math.log10(abs(near))), 1)
-
-
-def rounded(rows, digits=3):
-    """The rows with every float to `digits` significant digits."""
-    return [{k: sig(v, digits) if isinstance(v, float) else v for k, v in row.items()} for row in rows]
 
 
 # -------------------------------------------------------------------------------------------------------------- chapter 4
@@ -217,17 +159,12 @@ def _mask_off(model):
     }
 
 
-def _tolerance(bound, worst, shown=None, **values):
-    """A tolerance's values; the worst is shown as the next number of one digit above it, so that "at most" is true of it."""
-    return {"bound": bound, "worst": above(worst) if shown is None else shown, "held": bool(worst <= bound), **values}
-
-
 def _agreement(model):
     library = library_model(model)
     prompts, edges = ex.compare_prompts(model, library), ex.compare_edges(model, library)
     rows = prompts + edges
     worst = ex.worst(r["relative_difference"] for r in rows)
-    found = _tolerance(
+    found = tolerance(
         BOUND,
         worst,
         prompts=[_prompt_row(r) for r in prompts],
@@ -250,7 +187,7 @@ def _prompt_row(row):
 def _layers(model):
     rows = ex.compare_layers(model, library_model(model), ex.prompt_batches(model)[-1])
     worst = max(rows, key=lambda r: r["largest_difference"] / r["largest_value"])
-    return _tolerance(
+    return tolerance(
         BOUND, worst["largest_difference"] / worst["largest_value"], tensors=len(rows), points=len({r["point"] for r in rows})
     )
 
@@ -260,7 +197,7 @@ def _float64(model):
     rows = {r["dtype"]: r for r in ex.distance_from_float64(model, batches, ("float32", "float64"))}
     ours, theirs = rows["float32"]["ours"], rows["float32"]["library"]
     within = rows["float64"]["library"] / rows["float64"]["largest_logit"]
-    return _tolerance(
+    return tolerance(
         2,
         ours / theirs,
         sig(ours / theirs, 1),
@@ -419,8 +356,8 @@ def _filters(_):
     counts = {key: found[key] for key in ("rows", "ties_cut", "compared", "same_kept")}
     strays = found["library_in_float32"] > 1e-4
     counts |= {"settings": len(ch05.SETTINGS), "library_in_float32_strays_above_1e_4": strays}
-    tolerance = _tolerance(1e-6, found["largest_difference"], **counts)
-    return tolerance | {"held": tolerance["held"] and found["same_kept"] == found["compared"]}
+    within = tolerance(1e-6, found["largest_difference"], **counts)
+    return within | {"held": within["held"] and found["same_kept"] == found["compared"]}
 
 
 def _draws(_):
@@ -428,14 +365,14 @@ def _draws(_):
     kept = ch05.draw_frequencies(torch.tensor(sampling.LOGITS), 100_000, top_p=0.9)
     never = all(r["frequency"] == 0 for r in kept if r["probability"] == 0)
     worst = ex.worst(abs(r["deviations"]) for r in rows + kept)
-    found = _tolerance(4, worst, draws=100_000, candidates=len(rows), cut_ones_never_drawn=never)
+    found = tolerance(4, worst, draws=100_000, candidates=len(rows), cut_ones_never_drawn=never)
     return found | {"held": found["held"] and never}
 
 
 def _all_same(rows, **values):
     """A tolerance of no differing token at all, from rows with `tokens` and `same`."""
     tokens, same = sum(r["tokens"] for r in rows), sum(r["same"] for r in rows)
-    return _tolerance(0, tokens - same, tokens=tokens, same=same, rows=rows, **values)
+    return tolerance(0, tokens - same, tokens=tokens, same=same, rows=rows, **values)
 
 
 def _greedy(model):
@@ -561,7 +498,7 @@ def _splits(model):
     )
     exact = ex.with_dtype(model, torch.float64)
     in_float64 = ex.worst(r["relative_difference"] for r in ch10.compare_splits(exact, text))
-    found = _tolerance(
+    found = tolerance(
         BOUND,
         worst,
         splits=_split_rows(rows),
@@ -581,7 +518,7 @@ def _splits_at_size(model):
         {"split": "the full context", "chunks": len(sizes)}
         | ex.agreement(ch10.in_chunks(model, full, sizes)[0], ex.run(model, full))
     )
-    found = _tolerance(
+    found = tolerance(
         BOUND,
         ex.worst(r["relative_difference"] for r in rows),
         splits=_split_rows(rows),
@@ -1040,6 +977,7 @@ EXPERIMENTS = (
         model=SHAPE,
         seconds=45,
     ),
+    *registry_ch14.EXPERIMENTS,
 )
 
 CLAIMS = (
@@ -1134,6 +1072,7 @@ CLAIMS = (
         (),
         "Every timing is of one CPU thread in float32.",
     ),
+    *registry_ch14.CLAIMS,
 )
 
 

@@ -175,8 +175,8 @@ def _rope(block, kinds):
         raise BadInput(f"config: the rope has {unknown[0]!r}, which type {kind!r} does not take; correct config.json")
     numbers = {ours: block.get(theirs) for ours, theirs in names.items()}
     for name, value in numbers.items():
-        if type(value) not in (int, float) or not 0 < value < math.inf:
-            raise BadInput(f"config: the rope's {names[name]} is {value!r}, not a number above 0; correct config.json")
+        if type(value) not in (int, float) or not 0 < value < 1e300:  # JSON has integers that no float holds
+            raise BadInput(f"config: the rope's {names[name]} is {repr(value)[:40]}, not a number above 0; correct config.json")
     return Rope(kind=kind, **{name: type(getattr(Rope(), name))(value) for name, value in numbers.items()})
 
 

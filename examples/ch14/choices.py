@@ -7,13 +7,17 @@ from examples.ch02.llama import Rope
 
 @dataclass(frozen=True)
 class Latent:
-    """Multi-head latent attention: ranks of the compressed queries (None: not compressed) and keys, and the three head widths."""
+    """Multi-head latent attention: ranks of the compressed queries (None: not compressed) and keys, and the three head widths.
+
+    absorbed: which of two forms of the same function is computed; no config says so.
+    """
 
     q_rank: int | None
     kv_rank: int
     plain: int  # of queries and keys without position
     turned: int  # of queries and keys with it; one such key serves all heads
     value: int
+    absorbed: bool = False
 
 
 @dataclass(frozen=True)

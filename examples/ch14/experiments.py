@@ -3,6 +3,7 @@
 import statistics
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
@@ -23,6 +24,7 @@ PROMPT = "The capital of France is"
 LONG = 2048  # tokens of the longest comparison, where the model takes as many
 BAR = 1e-4  # of the largest logit: a Llama of many layers on real weights
 BOUND = 1e-5  # of the largest logit: the tiny models
+PLAY = Path(__file__).resolve().parent / "held_play.txt"
 
 # ------------------------------------------------------------------------------------------------------- Llama, on real weights
 
@@ -244,6 +246,31 @@ def ranking(rows=None):
     return sorted(found, key=lambda r: -r["step_ratio"])
 
 
+def alibi_rounding(tokens=2048, seed=0):
+    """BLOOM's tiny model far out: how far both programs in float32, and transformers' in float64, are from ours in float64.
+
+    The library adds a slope times the key's position, we take a slope times the distance: the same shares, other numbers to round.
+    """
+    library, c, weights = case_models("bloom", {}, seed)
+    c = replace(c, n_positions=tokens)
+    ids = some_ids(c, tokens, seed=seed)
+    with torch.no_grad():
+        exact = variants.forward(ids, {name: w.double() for name, w in weights.items()}, c)
+        ours, theirs = variants.forward(ids, weights, c), library(ids, use_cache=False).logits
+        double = library.double()(ids, use_cache=False).logits
+    found = {"ours": ours, "library": theirs, "library_float64": double}
+    return {"tokens": tokens} | {name: ch04.agreement(x, exact)["relative_difference"] for name, x in found.items()}
+
+
+def absorbed(tokens=LENGTH, seed=0):
+    """Latent attention in both forms on the tiny DeepSeek-V3: how far apart, of the largest logit, over a batch of two."""
+    _, c, weights = case_models("deepseek_v3", {}, seed)
+    ids = some_ids(c, tokens, 2, seed)
+    expanded = variants.forward(ids, weights, c)
+    other = replace(c, latent=replace(c.latent, absorbed=True))
+    return ch04.agreement(variants.forward(ids, weights, other), expanded)
+
+
 # ------------------------------------------------------------------------------------------------------------- depth and norms
 
 
@@ -305,6 +332,47 @@ def depth_row(norm_place, layers, seeds=range(9)):
 def depths(layers=(2, 4, 8, 16, 32, 64), places=("pre", "post", "both")):
     """`depth_row` of each place and depth."""
     return [depth_row(place, n) for place in places for n in layers]
+
+
+def training(norm_place, layers, seed=0, steps=150, rate=1e-3, width=64, warm_up=1):
+    """A random model trained by Adam on the bytes of the held play: the mean loss of the last 20 steps, nats a byte.
+
+    Batches of 8 texts of 32 bytes, learned positions; the same batches for each place of the norms. warm_up: the steps over which
+    the rate rises to its value.
+    """
+    text = torch.tensor(list(PLAY.read_bytes()))
+    c = replace(depth_config(norm_place, layers, width), vocab_size=256, positions="learned")
+    weights = {name: w.requires_grad_() for name, w in random_weights(c, seed).items()}
+    adam, generator, losses = torch.optim.Adam(weights.values(), lr=rate), torch.Generator().manual_seed(seed), []
+    for step in range(steps):
+        adam.param_groups[0]["lr"] = rate * min(1, (step + 1) / warm_up)
+        starts = torch.randint(len(text) - 33, (8,), generator=generator)
+        batch = torch.stack([text[i : i + 33] for i in starts])  # [8, 33]
+        logits = variants.forward(batch[:, :-1], weights, c)  # [8, 32, 256]
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        losses.append(loss.item())
+    return statistics.mean(losses[-20:])
+
+
+def byte_entropy():
+    """Nats a byte of the held play when each byte is guessed by its frequency in it."""
+    share = torch.bincount(torch.tensor(list(PLAY.read_bytes()))).double()
+    share = share[share > 0] / share.sum()
+    return -(share * share.log()).sum().item()
+
+
+def trainings(layers=(4, 12, 24), places=("pre", "post", "both"), seeds=(0, 1), progress=lambda: None):
+    """`training` of each place and depth: [{norm_place, layers, loss, losses}], loss the mean over seeds."""
+    rows = []
+    for place in places:
+        for n in layers:
+            losses = [training(place, n, seed) for seed in seeds]
+            rows.append({"norm_place": place, "layers": n, "loss": statistics.mean(losses), "losses": losses})
+            progress()
+    return rows
 
 
 # --------------------------------------------------------------------------------------------------------------------- windows

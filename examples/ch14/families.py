@@ -40,9 +40,17 @@ class Reader:
 
     def number(self, *names, default=...):
         value = self.get(*names, default=default)
-        if value is not None and (type(value) not in (int, float) or not 0 < value < math.inf):
-            raise self.bad(names[0], "a number above 0")
+        # JSON has whole numbers that no float holds
+        if value is not None and (type(value) not in (int, float) or not 0 < value < 1e300):
+            raise self.bad(names[0], "a number above 0 and below 1e300")
         return None if value is None else float(value)
+
+    def layers(self, name, default, most=10**9):
+        """A number of layers, which may be none of them."""
+        value = self.get(name, default=default)
+        if type(value) is not int or not 0 <= value <= most:
+            raise self.bad(name, f"a number of layers up to {most}")
+        return value
 
     def flag(self, name, default):
         value = self.get(name, default=default)
@@ -54,14 +62,14 @@ class Reader:
         """`known` at the field's value: {their word: ours}."""
         value = self.get(name, default=default)
         if not isinstance(value, str) or value not in known:
-            raise BadInput(f"{self.where}: {name} is {value!r}; known here are {', '.join(known)}")
+            raise BadInput(f"{self.where}: {name} is {repr(value)[:40]}; known here are {', '.join(known)}")
         return known[value]
 
     def only(self, **fields):
         """Refuse a field that would change the computation, unless it has one of the values with which it does not."""
         for name, harmless in fields.items():
             if name in self.values and self.values[name] not in (None, *harmless):
-                raise BadInput(f"{self.where}: {name} {self.values[name]!r} changes the computation and is not known here")
+                raise BadInput(f"{self.where}: {name} {repr(self.values[name])[:40]} changes the computation and is not known here")
 
     def rope(self, kinds=ROPE_KINDS, theta=10000.0, values=None):
         try:
@@ -185,9 +193,10 @@ def _qwen(r, model_type, **more):
     windows = ()
     if r.flag("use_sliding_window", False):  # else sliding_window stands there and says nothing
         types = r.get("layer_types", default=None)
-        first = r.values.get("max_window_layers", 28)
+        first = r.layers("max_window_layers", 28)
         types = types or ["sliding_attention" if i >= first else "full_attention" for i in range(sizes["n_layer"])]
-        windows = _by_type(r, types, sizes, r.whole("sliding_window", default=4096))
+        window = r.whole("sliding_window", default=None if "sliding_window" in r.values else 4096)
+        windows = () if window is None else _by_type(r, types, sizes, window)
     return Choices(model_type, **sizes, rope=r.rope(), activation=r.one_of("hidden_act", GELUS, "silu"), windows=windows, **more)
 
 
@@ -202,8 +211,8 @@ def _qwen3(r):
 
 def _gemma_like(r, sizes):
     """What the Gemmas share: gains stored as 1 + w, the embedding scaled, tanh's GELU under any of its names, gated."""
-    named = "hidden_act" if "hidden_act" in r.values and "hidden_activation" not in r.values else "hidden_activation"
-    r.one_of(named, {"gelu": 0, "gelu_pytorch_tanh": 0}, "gelu_pytorch_tanh")  # its "gelu" is tanh's
+    for named in ("hidden_act", "hidden_activation"):  # which of them counts differs by family and by version
+        r.one_of(named, {"gelu": 0, "gelu_pytorch_tanh": 0}, "gelu_pytorch_tanh")  # its "gelu" is tanh's
     r.only(use_bidirectional_attention=(False,))
     biases = ("qkv", "o") if r.flag("attention_bias", False) else ()
     scale = math.sqrt(sizes["n_embd"])
@@ -223,7 +232,11 @@ def _gemma2(r):
         "gemma2",
         **sizes,
         **_gemma_like(r, sizes),
-        **dict(norm_place="both", rope=r.rope(), windows=_by_type(r, types, sizes, r.whole("sliding_window", default=4096))),
+        **dict(
+            norm_place="both",
+            rope=r.rope(),
+            windows=_by_type(r, types, sizes, r.whole("sliding_window", default=_default(r, 4096))),
+        ),
         score_scale=r.number("query_pre_attn_scalar", default=256) ** -0.5,
         score_cap=_cap(r, "attn_logit_softcapping", 50.0),
         logit_cap=_cap(r, "final_logit_softcapping", 30.0),
@@ -244,7 +257,9 @@ def _gemma3(r):
         "gemma3_text",
         **sizes,
         **_gemma_like(r, sizes),
-        **dict(norm_place="both", qk_norm=True, windows=_by_type(r, types, sizes, r.whole("sliding_window", default=4096))),
+        **dict(
+            norm_place="both", qk_norm=True, windows=_by_type(r, types, sizes, r.whole("sliding_window", default=_default(r, 4096)))
+        ),
         **dict(rope=full, window_rope=local, score_scale=r.number("query_pre_attn_scalar", default=256) ** -0.5),
         score_cap=_cap(r, "attn_logit_softcapping", None),
         logit_cap=_cap(r, "final_logit_softcapping", None),
@@ -258,16 +273,13 @@ def _deepseek_v3(r):
         q_rank, r.whole("kv_lora_rank"), r.whole("qk_nope_head_dim"), r.whole("qk_rope_head_dim"), r.whole("v_head_dim")
     )
     sizes = _new(r, positions=4096, head_dim=latent.turned) | {"head_width": latent.turned}
-    first = r.get("first_k_dense_replace", default=3)
-    if type(first) is not int or not 0 <= first <= sizes["n_layer"]:
-        raise r.bad("first_k_dense_replace", f"a number of layers up to {sizes['n_layer']}")
     experts = Experts(
         r.whole("n_routed_experts"),
         r.whole("num_experts_per_tok"),
         r.whole("moe_intermediate_size"),
         routing="sigmoid",
         shared=r.whole("n_shared_experts", default=1),
-        first_dense=first,
+        first_dense=r.layers("first_k_dense_replace", 3, sizes["n_layer"]),
         groups=r.whole("n_group", default=8),
         best_groups=r.whole("topk_group", default=4),
         renormalise=r.flag("norm_topk_prob", True),
@@ -287,9 +299,16 @@ def _same(window, sizes):
 
 def _by_type(r, types, sizes, window):
     known = {"sliding_attention": window, "full_attention": None}
+    if window is None and isinstance(types, list) and "sliding_attention" in types:
+        raise BadInput(f"{r.where}: layers are of sliding_attention, and sliding_window is null; correct config.json")
     if not isinstance(types, list) or len(types) != sizes["n_layer"] or not all(isinstance(t, str) and t in known for t in types):
         raise BadInput(f"{r.where}: layer_types is not a list of sliding_attention or full_attention, one for each layer")
     return tuple(known[t] for t in types)
+
+
+def _default(r, window):
+    """`window` where the config has no sliding_window; None where it says null."""
+    return None if "sliding_window" in r.values else window
 
 
 def _cap(r, name, default):
@@ -329,7 +348,17 @@ def choices_from(values, where):
         raise BadInput(f"{where}: a head of {c.head_width} numbers is odd, and a rotation turns pairs; correct config.json")
     if c.experts and c.experts.active > c.experts.count:
         raise BadInput(f"{where}: {c.experts.active} experts a token of {c.experts.count}; correct config.json")
+    if c.experts and c.experts.groups > 1:
+        _check_groups(c.experts, where)
     return c
+
+
+def _check_groups(e, where):
+    """Refuse groups of experts that a token cannot be routed by: of unequal size, of fewer than the two that rank them, too few."""
+    each = e.count // e.groups
+    if e.count % e.groups or each < 2 or not -(-e.active // each) <= e.best_groups <= e.groups:
+        what = f"{e.active} experts a token from {e.best_groups} of {e.groups} groups"
+        raise BadInput(f"{where}: {what} cannot be chosen of {e.count} experts; correct config.json")
 
 
 def config_from(values, where):

@@ -24,31 +24,32 @@ def plot_depth(rows, path):
     write_figure(figure, path)
 
 
-def plot_serving(rows, path):
-    """Memory of each model at the served batch and context, weights and cache, from `serving_table`; logarithmic."""
+def plot_serving(rows, texts, path):
+    """Weights and caches of each model, rows with `model`, `weight_gb` and `cache_gb`, the cheapest to hold first; logarithmic."""
     figure, axes = new_figure((7, 5.2))
     names = [r["model"] for r in rows]
-    axes.scatter([r["weight_bytes"] / 1e9 for r in rows], names, marker="o", color="0.0", label="weights")
-    axes.scatter([r["cache_bytes"] / 1e9 for r in rows], names, marker="s", color="0.55", label="cache")
+    axes.scatter([r["weight_gb"] for r in rows], names, marker="o", color="0.0", label="weights")
+    axes.scatter([r["cache_gb"] for r in rows], names, marker="s", color="0.55", label=f"caches of {texts} texts")
     axes.set_xscale("log")
-    axes.set(
-        xlabel="GB, at two bytes a number", title="Weights, and the cache of 32 texts of 8,192 positions or as many as there are"
-    )
-    axes.title.set_fontsize(9)
+    axes.set(xlabel="GB, at two bytes a number", title="What a model holds in memory, at 8,192 positions or as many as it has")
+    axes.title.set_fontsize(10)
     axes.tick_params(axis="y", labelsize=7)
-    axes.legend()
+    axes.legend(loc="lower right")
     write_figure(figure, path)
 
 
 def plot_balance(rows, path):
-    """Bytes of a decode step by batch: weights, and cache at two contexts; rows with batch, weight_gb, and cache_gb by context."""
+    """Bytes of a decode step by batch: rows with `batch`, `weight_gb`, `cache_2000_gb` and `cache_32768_gb`."""
     figure, axes = new_figure()
     batches = [r["batch"] for r in rows]
-    axes.loglog(batches, [r["weight_gb"] for r in rows], "ko-", label="weights")
-    axes.loglog(batches, [r["cache_2000_gb"] for r in rows], "s--", color="0.35", label="caches, 2,000 positions")
-    axes.loglog(batches, [r["cache_32768_gb"] for r in rows], "^:", color="0.55", label="caches, 32,768 positions")
-    axes.set(
-        xlabel="texts at once", ylabel="GB read in one decode step", title="Llama-3-8B at two bytes a number: where the bytes are"
-    )
+    for key, style, grey, label in (
+        ("weight_gb", "o-", "0.0", "weights"),
+        ("cache_2000_gb", "s--", "0.35", "caches, 2,000 positions"),
+        ("cache_32768_gb", "^:", "0.55", "caches, 32,768 positions"),
+    ):
+        axes.loglog(batches, [r[key] for r in rows], style, color=grey, label=label)
+    axes.set_xticks(batches, [str(b) for b in batches])
+    axes.minorticks_off()
+    axes.set(xlabel="texts at once", ylabel="GB read in one decode step", title="Llama-3-8B at two bytes a number")
     axes.legend()
     write_figure(figure, path)

@@ -89,11 +89,11 @@ def decode_step(c, context, batch=1, bytes_per_number=2):
     rows = []
 
     def add(operation, times, weights=0, flops=None, vectors=0, cached=0, written=0, moved=0):
-        matmul = 2 * weights * B if flops is None else flops
+        total = times * 2 * weights * B if flops is None else flops  # flops: of all the times together
         weights = weights + vectors  # vectors: biases and gains, which are read and are no matmul
         rows.append(
             {
-                **{"operation": operation, "times": times, "flops": times * matmul, "weight_bytes": round(times * weights * n)},
+                **{"operation": operation, "times": times, "flops": total, "weight_bytes": round(times * weights * n)},
                 **{"cache_bytes": cached * n, "written_bytes": written * n, "activation_bytes": times * B * moved * n},
             }
         )
@@ -121,7 +121,7 @@ def decode_step(c, context, batch=1, bytes_per_number=2):
     add("append to the cache", L, written=B * L * cached_numbers(c))
     held = sum(seen(c, i, context + 1) - 1 for i in range(L))  # without the new position itself
     width = 2 * c.latent.kv_rank + c.latent.turned if c.latent else c.query_width + c.value_width
-    add("attention over the cache", 1, flops=2 * B * h * width * (held + L), cached=B * held * cached_numbers(c), moved=2 * L * q)
+    add("attention over the cache", L, flops=2 * B * h * width * (held + L), cached=B * held * cached_numbers(c), moved=2 * q)
     add("o projection", L, h * c.value_width * d, vectors=d * biased["o"], moved=h * c.value_width + d)
     add("residual additions", 2 * L, moved=3 * d)
     of_norm(L * per_layer, "at feed-forward")
@@ -135,7 +135,8 @@ def decode_step(c, context, batch=1, bytes_per_number=2):
         touched = e.count * (1 - (1 - e.active / e.count) ** B)
         add("routing", L - dense, e.count * d, moved=d + e.count)
         read, used = touched + e.shared, e.active + e.shared
-        add(f"experts ({used} a token)", L - dense, read * one, flops=2 * B * used * one, moved=used * (2 * d + 3 * e.width))
+        work = 2 * B * used * one * (L - dense)
+        add(f"experts ({used} a token)", L - dense, read * one, flops=work, moved=used * (2 * d + 3 * e.width))
     if c.final_norm:
         of_norm(1, "before the head")
     add("head", 1, d * c.vocab_size, moved=d + c.vocab_size)

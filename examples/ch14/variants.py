@@ -73,30 +73,27 @@ def unembed(x, weights, c, trace=None):
 
 
 def block(x, weights, c, layer, at, masked, trace):
-    """One layer on the stream x [B, T, d]; where the norms stand is the choice `norm_place`."""
+    """One layer on the stream x [B, T, d]; where its norms stand is the choice `norm_place`."""
     before_1, after_1, before_2, after_2 = (part and f"model.layers.{layer}.{part}" for part in NORMS[c.norm_place])
-    attend = latent_attention if c.latent else attention
-    feed = mixture if c.has_experts(layer) else mlp
+    y = norm(x, weights, before_1, c)  # [B, T, d]
+    trace("norm_1", layer, y)
+    attend = attention if c.latent is None else absorbed_attention if c.latent.absorbed else latent_attention
+    y = attend(y, weights, c, layer, at, masked, trace)  # [B, T, d]
+    x = joined(x, y, weights, after_1, c, layer, trace, ("attention", "residual_mid"))  # [B, T, d]
+    y = norm(x, weights, before_2, c)  # [B, T, d]
+    trace("norm_2", layer, y)
+    y = (mixture if c.has_experts(layer) else mlp)(y, weights, c, f"model.layers.{layer}.mlp", trace, layer)  # [B, T, d]
+    return joined(x, y, weights, after_2, c, layer, trace, ("mlp", "residual"))  # [B, T, d]
 
-    def add(x, part, before, after, names):
-        normed, added, result = names
-        y = norm(x, weights, before, c) if before else x  # [B, T, d]
-        trace(normed, layer, y)
-        y = part(y)  # [B, T, d]
-        if c.norm_place == "both":
-            y = norm(y, weights, after, c)
-        trace(added, layer, y)
-        x = x + y if c.residual else y
-        if c.norm_place == "post":
-            x = norm(x, weights, after, c)
-        trace(result, layer, x)
-        return x
 
-    x = add(
-        x, lambda y: attend(y, weights, c, layer, at, masked, trace), before_1, after_1, ("norm_1", "attention", "residual_mid")
-    )
-    name = f"model.layers.{layer}.mlp"
-    return add(x, lambda y: feed(y, weights, c, name, trace, layer), before_2, after_2, ("norm_2", "mlp", "residual"))
+def joined(x, y, weights, after, c, layer, trace, points):
+    """The stream x [B, T, d] with what a sublayer made, y: added, with a norm on y before ("both") or on the sum after ("post")."""
+    y = norm(y, weights, after, c) if c.norm_place == "both" else y
+    trace(points[0], layer, y)
+    x = x + y if c.residual else y
+    x = norm(x, weights, after, c) if c.norm_place == "post" else x
+    trace(points[1], layer, x)
+    return x
 
 
 # --------------------------------------------------------------------------------------------------------------- attention
@@ -268,7 +265,9 @@ def routing(x, weights, c, name):
 
 
 def norm(x, weights, name, c):
-    """Each vector of x [..., n] normalised: RMS norm or layer norm, in float32 at least."""
+    """Each vector of x [..., n] normalised: RMS norm or layer norm, in float32 at least; x itself where there is no such norm."""
+    if name is None:
+        return x
     gain = weights[f"{name}.weight"]
     if c.norm == "rms" and not c.unit_gain:
         return llama.rms(x, gain, c.norm_eps)
