@@ -23,7 +23,7 @@ lint: $(READY) ## ruff: rules and layout
 bench: $(READY) ## speed, memory and decoding beside transformers, as ratios; a quarter of an hour
 	@$(RUN) scripts/bench.py
 
-evidence: $(READY) ## run the experiments, refresh results, figures, manuscripts; CHAPTER=ch04 ONLY=ch04.mask MODEL=...
+evidence: $(READY) ## run the experiments (make real-model first), refresh all that shows them; CHAPTER=ch04 ONLY=ch04.mask MODEL=...
 	@$(RUN) scripts/evidence.py $(if $(CHAPTER),--chapter "$(CHAPTER)") $(if $(ONLY),--only "$(ONLY)") $(if $(MODEL),--model "$(MODEL)")
 
 evidence-list: $(READY) ## list the experiments

@@ -28,7 +28,7 @@ import torch
 from tqdm import tqdm
 
 from examples.ch01.command import BadInput, Parser, command, dump_json, read_json, table, write_whole
-from examples.ch02.artefact import load
+from examples.ch02.artefact import load, smollm2_file
 from examples.ch02.hub import sha256
 from scripts.registry import EXPERIMENTS
 
@@ -281,6 +281,8 @@ def main(argv=None):
     from scripts import figures, manuscript
 
     chosen = choose(args.chapter, args.only and args.only.split(","), args.model)
+    if any((args.model or e.model) == "smollm2" for e in chosen):
+        smollm2_file()  # raises where its package is not installed: now, not after minutes of other experiments
     with only_one(ROOT):
         rows = update(chosen, args.model)
         figures.draw(ROOT)

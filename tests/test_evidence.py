@@ -185,6 +185,15 @@ class Options(EvidenceCase):
         self.assertBad(evidence.main, ["--only", "ch04.nothing"], "ch04.nothing", "evidence-list")
         self.assertBad(evidence.main, ["--chapter", "4"], "'4'", "there are")
 
+    def test_a_model_that_is_not_installed_is_told_at_once(self):
+        ran = []
+        real = replace(ONE, id="ch98.real", model="smollm2", loads=True)
+        self.use([replace(ONE, measure=lambda model: ran.append(1) or {"n": 1}), real])
+        absent = BadInput("smollm2: the package is not installed here; run `make real-model`")
+        with mock.patch.object(evidence, "smollm2_file", side_effect=absent):
+            self.assertBad(evidence.main, [], "make real-model")
+        self.assertEqual(ran, [])
+
 
 class Registry(unittest.TestCase):
     def test_every_entry_is_whole(self):
