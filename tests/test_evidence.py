@@ -12,7 +12,8 @@ import torch
 
 from examples.ch01.command import BadInput
 from scripts import evidence
-from scripts.registry import CLAIMS, EXPERIMENTS, Experiment, above, rounded, sig
+from scripts.experiment import Experiment, above, rounded, sig
+from scripts.registry import CLAIMS, EXPERIMENTS
 from tests.support import ROOT, FolderCase, call
 
 ONE = Experiment("ch98.one", "exact", "One is one.", "Nothing else.", lambda model: {"n": 1}, model="none", loads=False)

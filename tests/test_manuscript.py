@@ -8,7 +8,8 @@ from unittest import mock
 
 from scripts import compare_published
 from scripts import manuscript as ms
-from scripts.registry import CLAIMS, EXPERIMENTS, Claim
+from scripts.experiment import Claim
+from scripts.registry import CLAIMS, EXPERIMENTS
 from tests.support import ROOT, FolderCase, call
 
 RECORD = {
