@@ -119,6 +119,20 @@ def _families(_):
     return values | {"held": values["held"] and also and values["influence_above_diagonal"] == 0}
 
 
+def _cached(_):
+    rows = [ex.cached_agreement(*case) for case in ex.CASES]
+    values = tolerance(
+        ex.BOUND,
+        ch04.worst(r["worst"] for r in rows),
+        count=len(rows),
+        splits=len(ex.SPLITS),
+        positions=sum(r["positions"] for r in rows),
+        same_argmax=sum(r["same_argmax"] for r in rows),
+        bytes_as_counted=all(r["bytes_as_counted"] for r in rows),
+    )
+    return values | {"held": values["held"] and values["bytes_as_counted"] and values["same_argmax"] == values["positions"]}
+
+
 def _alibi(_):
     return rounded([ex.alibi_rounding()], 2)[0]
 
@@ -471,6 +485,15 @@ EXPERIMENTS = (
         "Tiny random models, eager attention and eager experts, float32; four shapes each, the longest the model's context.",
         _families,
         seconds=10,
+        **TINY,
+    ),
+    Experiment(
+        "ch14.cached",
+        "tolerance",
+        "Fed through its cache in chunks each family has the whole pass's logits within 1e-5, and exactly the counted bytes.",
+        "The same tiny random models, a batch of two, three ways to feed 20 tokens; latent attention in both forms.",
+        _cached,
+        seconds=4,
         **TINY,
     ),
     Experiment(

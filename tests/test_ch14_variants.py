@@ -9,6 +9,8 @@ from functools import cache
 from unittest import mock
 
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from examples.ch01.command import BadInput
@@ -16,11 +18,14 @@ from examples.ch02 import artefact
 from examples.ch02.artefact import load
 from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
+from examples.ch05.experiments import library_greedy
 from examples.ch05.generate import generate
 from examples.ch14 import experiments as ex
-from examples.ch14 import families, peers, serving, variants
+from examples.ch14 import families, peers, serving, variant_cache, variants
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14.choices import explain, options_of
+from examples.ch14.counts import cache_bytes
+from examples.ch14.variant_cache import VariantCache
 from tests.support import FolderCase, call, config, det, start, weights
 from tests.test_ch14_llama import IDS, MODEL, L
 
@@ -443,6 +448,87 @@ class Windows(unittest.TestCase):
             self.assertEqual(torch.allclose(part, whole, atol=1e-5), same)
         step = serving.decode_step(c, 3 * W, 1, 1)
         self.assertEqual(step["cache_bytes"], c.n_layer * (W - 1) * 2 * c.kv_heads * c.head_width)
+
+
+class Cache(unittest.TestCase):
+    def test_every_family_in_chunks(self):
+        for name, (kind, changes) in CASES.items():
+            with self.subTest(name):
+                row = ex.cached_agreement(name, kind, changes)
+                self.assertLessEqual(row["worst"], BOUND)
+                self.assertEqual(row["same_argmax"], row["positions"])
+                self.assertTrue(row["bytes_as_counted"])
+
+    @settings(max_examples=40, deadline=None, derandomize=True, database=None)
+    @given(st.data())
+    def test_any_split(self, data):
+        name = data.draw(st.sampled_from(["gemma2", "gemma3_text", "mistral", "deepseek_v3", "bloom", "xglm", "qwen2, windows"]))
+        _, c, w = case(name)
+        batch, tokens = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 30))
+        ids, cache, logits, fed = ex.some_ids(c, tokens, batch), VariantCache(c), [], 0
+        while fed < tokens:
+            size = data.draw(st.integers(1, tokens - fed))
+            logits.append(variant_cache.forward_cached(ids[:, fed : fed + size], w, c, cache))
+            fed += size
+            self.assertEqual((cache.length, cache.nbytes), (fed, cache_bytes(c, fed, batch, 4)))
+        found = ch04.agreement(torch.cat(logits, 1), variants.forward(ids, w, c))
+        self.assertLessEqual(found["relative_difference"], BOUND)
+
+    def test_planted_faults(self):
+        right = VariantCache.extend
+
+        def forgets(cache, layer, first, second, at):  # one position of a window too few
+            found = right(cache, layer, first, second, at)
+            if cache.choices.window(layer) and len(cache.pending[layer][2]) == cache.choices.window(layer):
+                cache.pending[layer] = tuple(x[2:] if x.ndim == 1 else x[..., 2:, :] for x in cache.pending[layer])
+            return found
+
+        def early(cache, layer, first, second, at):  # keys that think they stand one position earlier
+            first, second, at = right(cache, layer, first, second, at)
+            return first, second, at.where(at == at[-1], at - 1)
+
+        for name, wrong in (("gemma2", forgets), ("mistral", forgets), ("bloom", early)):
+            with mock.patch.object(VariantCache, "extend", wrong):
+                self.assertGreater(ex.cached_agreement(name, *CASES[name])["worst"], 20 * BOUND, name)
+
+    def test_greedy_text_is_the_library_s(self):
+        for name in ("gpt_bigcode", "mistral", "gemma3_text", "mixtral", "deepseek_v3", "qwen3"):
+            library, c, w = case(name)
+            model = artefact.Artefact(c, w, None, {})
+            ids = ex.some_ids(c, 9)
+            ours = generate(ids, model, 16, end=None, forward=variant_cache.Cached(c, w)).row()
+            self.assertEqual(ours, generate(ids, model, 16, end=None).row(), name)
+            self.assertEqual(ours, library_greedy(library, ids, 16), name)
+
+    def test_a_text_that_does_not_go_on(self):
+        _, c, w = case("gemma2")
+        run, ids = variant_cache.Cached(c, w), ex.some_ids(c, 12)
+        run(ids[:, :9])
+        for text in (ids, ids[:, :5], ids.flip(1), ids[:, :5]):
+            torch.testing.assert_close(run(text)[:, 0], variants.forward(text, w, c)[:, -1], atol=1e-4, rtol=1e-4)
+
+    def test_a_broken_pass_leaves_it_as_it_was(self):
+        _, c, w = case("mistral")
+        ids, cache = ex.some_ids(c, 12), VariantCache(c)
+        variant_cache.forward_cached(ids[:, :7], w, c, cache)
+
+        def stop(point, layer, x):
+            if (point, layer) == ("q", 1):
+                raise KeyboardInterrupt
+
+        with self.assertRaises(KeyboardInterrupt):
+            variant_cache.forward_cached(ids[:, 7:], w, c, cache, trace=stop)
+        found = variant_cache.forward_cached(ids[:, 7:], w, c, cache)
+        self.assertLessEqual(ch04.agreement(found, variants.forward(ids, w, c)[:, 7:])["relative_difference"], BOUND)
+
+    def test_bad_input(self):
+        _, c, w = case("gpt2")
+        cache = VariantCache(c)
+        variant_cache.forward_cached(ex.some_ids(c, 30), w, c, cache)
+        with self.assertRaisesRegex(BadInput, "30 cached and 3 new tokens are 33, more than n_positions 32"):
+            variant_cache.forward_cached(ex.some_ids(c, 3), w, c, cache)
+        with self.assertRaisesRegex(BadInput, "2 rows of ids for a cache of 1"):
+            variant_cache.forward_cached(ex.some_ids(c, 1, 2), w, c, cache)
 
 
 class Positions(unittest.TestCase):

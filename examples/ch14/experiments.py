@@ -19,6 +19,7 @@ from examples.ch14 import peers, serving, variants
 from examples.ch14.choices import Choices, Experts, Latent, options_of
 from examples.ch14.counts import cache_bytes, flops_per_token, kv_bytes_per_token, parameter_count
 from examples.ch14.families import choices_of, of, weight_shapes
+from examples.ch14.variant_cache import VariantCache, forward_cached
 
 PROMPT = "The capital of France is"
 LONG = 2048  # tokens of the longest comparison, where the model takes as many
@@ -269,6 +270,37 @@ def absorbed(tokens=LENGTH, seed=0):
     expanded = variants.forward(ids, weights, c)
     other = replace(c, latent=replace(c.latent, absorbed=True))
     return ch04.agreement(variants.forward(ids, weights, other), expanded)
+
+
+SPLITS = ([1] * LENGTH, [7, 1, 5, 7], [LENGTH - 1, 1])  # ways to feed a text of LENGTH tokens
+
+
+@torch.no_grad()
+def cached_agreement(case, kind, changes, seed=0):
+    """One case fed through its cache in each of SPLITS: {case, worst, same_argmax, positions, bytes_as_counted}.
+
+    worst: the largest difference of a logit from the whole pass, over the largest logit; latent attention in both forms.
+    bytes_as_counted: whether after every chunk the cache holds exactly what `counts.cache_bytes` says.
+    """
+    _, c, weights = case_models(kind, changes, seed)
+    forms = [c] + ([replace(c, latent=replace(c.latent, absorbed=True))] if c.latent else [])
+    ids, rows, counted = some_ids(c, LENGTH, 2, seed), [], True
+    for form in forms:
+        whole = variants.forward(ids, weights, form)
+        for sizes in SPLITS:
+            cache, logits, start = VariantCache(form), [], 0
+            for size in sizes:
+                logits.append(forward_cached(ids[:, start : start + size], weights, form, cache))
+                start += size
+                counted = counted and cache.nbytes == cache_bytes(form, start, 2, 4)
+            rows.append(ch04.agreement(torch.cat(logits, 1), whole))
+    return {
+        "case": case,
+        "worst": ch04.worst(r["relative_difference"] for r in rows),
+        "same_argmax": sum(r["same_argmax"] for r in rows),
+        "positions": sum(r["positions"] for r in rows),
+        "bytes_as_counted": counted,
+    }
 
 
 # ------------------------------------------------------------------------------------------------------------- depth and norms

@@ -36,8 +36,8 @@ def forward(ids, weights, choices, causal=True, trace=None, masked_score=-math.i
     return unembed(x, weights, choices, trace)  # [B, T, V]
 
 
-def residual_stream(ids, weights, c, causal=True, trace=None, masked_score=-math.inf, at=None):
-    """The stream [B, T, d] after the last layer, not yet normalised."""
+def residual_stream(ids, weights, c, causal=True, trace=None, masked_score=-math.inf, at=None, cache=None):
+    """The stream [B, T, d] after the last layer, not yet normalised. cache: `variant_cache`'s, which the new positions follow."""
     check_ids(ids, c)
     trace = no_trace if trace is None else trace
     at = torch.arange(ids.shape[1], device=ids.device) if at is None else at  # [T]
@@ -45,7 +45,7 @@ def residual_stream(ids, weights, c, causal=True, trace=None, masked_score=-math
     trace("embedding", None, x)
     masked = masked_score if causal else None  # the score of a hidden key; None: nothing is hidden
     for layer in range(c.n_layer):
-        x = block(x, weights, c, layer, at, masked, trace)  # [B, T, d]
+        x = block(x, weights, c, layer, at, masked, trace, cache)  # [B, T, d]
     return x
 
 
@@ -72,13 +72,13 @@ def unembed(x, weights, c, trace=None):
     return logits
 
 
-def block(x, weights, c, layer, at, masked, trace):
+def block(x, weights, c, layer, at, masked, trace, cache=None):
     """One layer on the stream x [B, T, d]; where its norms stand is the choice `norm_place`."""
     before_1, after_1, before_2, after_2 = (part and f"model.layers.{layer}.{part}" for part in NORMS[c.norm_place])
     y = norm(x, weights, before_1, c)  # [B, T, d]
     trace("norm_1", layer, y)
     attend = attention if c.latent is None else absorbed_attention if c.latent.absorbed else latent_attention
-    y = attend(y, weights, c, layer, at, masked, trace)  # [B, T, d]
+    y = attend(y, weights, c, layer, at, masked, trace, cache)  # [B, T, d]
     x = joined(x, y, weights, after_1, c, layer, trace, ("attention", "residual_mid"))  # [B, T, d]
     y = norm(x, weights, before_2, c)  # [B, T, d]
     trace("norm_2", layer, y)
@@ -99,7 +99,7 @@ def joined(x, y, weights, after, c, layer, trace, points):
 # --------------------------------------------------------------------------------------------------------------- attention
 
 
-def attention(x, weights, c, layer, at, masked, trace):
+def attention(x, weights, c, layer, at, masked, trace, cache=None):
     """What attention adds [B, T, d]: h heads of queries, g of keys and values (g = h: MHA, g = 1: MQA, between: GQA)."""
     name = f"model.layers.{layer}.self_attn"
     q = heads(linear(x, weights, f"{name}.q_proj"), c.head_width)  # [B, h, T, dh]
@@ -111,10 +111,11 @@ def attention(x, weights, c, layer, at, masked, trace):
         q, k = turned(q, c, layer, at), turned(k, c, layer, at)
     for point, tensor in (("q", q), ("k", k), ("v", v)):
         trace(point, layer, tensor)
-    return linear(attend(q, k, v, c, layer, at, masked, trace), weights, f"{name}.o_proj")  # [B, T, d]
+    k, v, seen = (k, v, at) if cache is None else cache.extend(layer, k, v, at)  # each [B, g, S, dh], and positions [S]
+    return linear(attend(q, k, v, c, layer, at, seen, masked, trace), weights, f"{name}.o_proj")  # [B, T, d]
 
 
-def latent_attention(x, weights, c, layer, at, masked, trace):
+def latent_attention(x, weights, c, layer, at, masked, trace, cache=None):
     """MLA: keys and values are made from one short vector a position, which is all that a cache would have to hold.
 
     DeepSeek-AI, "DeepSeek-V2" (2024), section 2.1. A query and a key have a part without position and a part that turns; the key's
@@ -122,16 +123,17 @@ def latent_attention(x, weights, c, layer, at, masked, trace):
     """
     name, m = f"model.layers.{layer}.self_attn", c.latent
     q_plain, q_turned, short, k_turned = latents(x, weights, c, layer, at)
-    kv = heads(linear(short, weights, f"{name}.kv_b_proj"), m.plain + m.value)  # [B, h, T, plain + value]
+    short, k_turned, seen = (short, k_turned, at) if cache is None else cache.extend(layer, short, k_turned, at)  # now of S
+    kv = heads(linear(short, weights, f"{name}.kv_b_proj"), m.plain + m.value)  # [B, h, S, plain + value]
     k_plain, v = kv.split((m.plain, m.value), dim=-1)
     q = torch.cat([q_plain, q_turned], dim=-1)  # [B, h, T, plain + turned]
-    k = torch.cat([k_plain, k_turned.expand(-1, c.n_head, -1, -1)], dim=-1)  # [B, h, T, plain + turned]
+    k = torch.cat([k_plain, k_turned.expand(-1, c.n_head, -1, -1)], dim=-1)  # [B, h, S, plain + turned]
     for point, tensor in (("q", q), ("k", k), ("v", v)):
         trace(point, layer, tensor)
-    return linear(attend(q, k, v, c, layer, at, masked, trace), weights, f"{name}.o_proj")  # [B, T, d]
+    return linear(attend(q, k, v, c, layer, at, seen, masked, trace), weights, f"{name}.o_proj")  # [B, T, d]
 
 
-def absorbed_attention(x, weights, c, layer, at, masked, trace):
+def absorbed_attention(x, weights, c, layer, at, masked, trace, cache=None):
     """`latent_attention` with nothing expanded: queries are taken to the short vectors, and the mixture of those to the values.
 
     q . (K s) = (K^T q) . s for a position's short vector s, so that one s serves all heads, as if it were MQA with heads of rank +
@@ -139,11 +141,12 @@ def absorbed_attention(x, weights, c, layer, at, masked, trace):
     """
     name, m = f"model.layers.{layer}.self_attn", c.latent
     q_plain, q_turned, short, k_turned = latents(x, weights, c, layer, at)
+    short, k_turned, seen = (short, k_turned, at) if cache is None else cache.extend(layer, short, k_turned, at)  # now of S
     expand = weights[f"{name}.kv_b_proj.weight"].unflatten(0, (c.n_head, -1))  # [h, plain + value, rank]
     to_keys, to_values = expand.split((m.plain, m.value), dim=1)  # [h, plain, rank], [h, value, rank]
     q = torch.cat([q_plain @ to_keys, q_turned], dim=-1)  # [B, h, T, rank + turned]
-    k = torch.cat([short[:, None], k_turned], dim=-1)  # [B, 1, T, rank + turned]: all that a cache has to hold
-    mixed = attend(q, k, short[:, None], c, layer, at, masked, trace)  # [B, T, h rank]
+    k = torch.cat([short[:, None], k_turned], dim=-1)  # [B, 1, S, rank + turned]: all that a cache has to hold
+    mixed = attend(q, k, short[:, None], c, layer, at, seen, masked, trace)  # [B, T, h rank]
     mixed = heads(mixed, m.kv_rank)  # [B, h, T, rank]
     values = (mixed @ to_values.transpose(1, 2)).transpose(1, 2).flatten(2)  # [B, T, h value]
     return linear(values, weights, f"{name}.o_proj")  # [B, T, d]
@@ -164,23 +167,26 @@ def latents(x, weights, c, layer, at):
     return q_plain, turned(q_turned, c, layer, at), short, turned(k_turned[:, None], c, layer, at)
 
 
-def attend(q, k, v, c, layer, at, masked, trace):
-    """The heads' mixtures of v, side by side [B, T, h value]: scores, cap, ALiBi, mask and window, softmax; k and v of g heads."""
+def attend(q, k, v, c, layer, at, seen, masked, trace):
+    """The heads' mixtures of v, side by side [B, T, h value]: scores, cap, ALiBi, mask and window, softmax; k and v of g heads.
+
+    at: positions [T] of the queries; seen: positions [S] of the keys, which are the same without a cache.
+    """
     scale = c.query_width**-0.5 if c.score_scale is None else c.score_scale
-    scores = capped(llama.by_group(q * scale, k.transpose(-1, -2)), c.score_cap)  # [B, h, T, T]
-    back = at[:, None] - at[None, :]  # [T, T]: how far back key j lies from query i
+    scores = capped(llama.by_group(q * scale, k.transpose(-1, -2)), c.score_cap)  # [B, h, T, S]
+    back = at[:, None] - seen[None, :]  # [T, S]: how far back key j lies from query i
     if c.positions == "alibi":
         scores = scores - slopes(c.n_head).to(scores.dtype)[:, None, None] * back
     if masked is not None:
         scores = scores.masked_fill(hidden(back, c.window(layer)), masked)
     trace("scores", layer, scores)
-    shares = torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(v.dtype)  # [B, h, T, T]
+    shares = torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(v.dtype)  # [B, h, T, S]
     trace("weights", layer, shares)
     return llama.by_group(shares, v).transpose(1, 2).flatten(2)  # [B, T, h value]
 
 
 def hidden(back, window=None):
-    """True [T, T] where a key lies ahead, or `window` or more back: a window of W sees W positions, the query's own included."""
+    """True [T, S] where a key lies ahead, or `window` or more back: a window of W sees W positions, the query's own included."""
     return back < 0 if window is None else (back < 0) | (back >= window)
 
 
