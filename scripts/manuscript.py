@@ -278,6 +278,11 @@ def check_markers(name, text, records, used):
             problems.append(
                 Problem(name, line, "a line starts with a marker, and Markdown takes it for HTML; move a word before it")
             )
+    for block in re.finditer(FENCED, text, re.S | re.M):
+        if "<!--" in block[0]:
+            problems.append(
+                Problem(name, _line(text, block.start()), "a marker stands in a fenced block, where it is shown as it is")
+            )
     opened = len(re.findall(r"<!--(?:=|const-->)", text))
     if opened != len(re.findall(r"<!--/-->", text)) or opened != len(MARKER.findall(text)) + len(CONST.findall(text)):
         problems.append(Problem(name, 1, "the markers do not pair up: each <!--= and <!--const--> wants its <!--/-->"))

@@ -574,7 +574,7 @@ class Table(unittest.TestCase):
     def test_explain_says_what_a_family_has(self):
         said = {name: " ".join(explain(serving.config_named(name))) for name in serving.published()}
         for name, words in (
-            ("gpt", ("and the sum is normalised", "there is none before the head", "GELU, tanh form")),
+            ("gpt", ("and the sum is normalised", "there is no norm before the head", "GELU, tanh form")),
             ("gpt2", ("plus the position's row", "transposed, gives the logits", "has a bias")),
             ("bloom-560m", ("ALiBi", "is then layer-normalised")),
             ("xglm-564m", ("counted from 2", "GELU, exact", "times 32")),
@@ -633,7 +633,7 @@ class Script(FolderCase):
     def test_commands(self):
         for argv, word in (
             (("explain", "gemma-2-9b"), "stay within 50"),
-            (("explain", "embedded"), "a gpt2"),
+            (("explain", "embedded"), "model_type gpt2"),
             (("rank",), "attention"),
             (("reach",), "L (W - 1)"),
             (("prefix",), "positions later"),
@@ -663,7 +663,7 @@ class Script(FolderCase):
         for path in (self.folder, self.folder / "config.json"):
             status, out, err = call(variants.main, "explain", path)
             self.assertEqual((status, err), (0, ""))
-            self.assertIn("a qwen3", out)
+            self.assertIn("model_type qwen3", out)
 
     def test_depth_draws(self):
         rows = [ex.depth_row(p, n, seeds=(0,)) for p in ("pre", "post", "both") for n in (2, 4)]

@@ -28,6 +28,7 @@ def plot_by_position(rows, path):
     above.set(ylabel="loss, nats a token", title="One thing changed: loss by position")
     below.set_yscale("symlog", linthresh=0.1)
     below.axhline(0, color="0", linewidth=1.8)
-    below.set(xlabel="position", ylabel="loss less the untouched model's")
+    below.set(xlabel="position", ylabel="loss above the untouched model's")
+    below.margins(y=0.08)
     above.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
     write_figure(figure, path)

@@ -149,7 +149,7 @@ def explain(c):
         "post": "each of the two sublayers reads the stream and adds to it, and the sum is normalised",
         "both": "each of the two sublayers reads a normalised copy, and what it adds is normalised before it is added",
     }[c.norm_place]
-    final = "and once more before the head" if c.final_norm else "and there is none before the head"
+    final = "there is one more norm before the head" if c.final_norm else "there is no norm before the head"
     lines.append(f"{kind[0].upper()}{kind[1:]}: {where}; {final}.")
     lines += _explain_attention(c, chosen) + _explain_feed_forward(c, chosen)
     biases = {"present": "Every matrix of a layer has a bias", "absent": "No matrix has a bias"}
@@ -170,7 +170,7 @@ def _explain_attention(c, chosen):
     else:
         shared = "" if chosen["attention"] == "MHA" else f", each shared by {c.n_head // c.kv_heads} heads of queries"
         width = "" if c.head_width * c.n_head == c.n_embd else f" ({c.n_head} x {c.head_width}, not the width {c.n_embd:,})"
-        kv = f"{c.kv_heads} of keys and values{shared}"
+        kv = f"{c.kv_heads} of keys and values{shared}" if c.kv_heads > 1 else "one of keys and values, shared by all"
         lines = [f"Attention: {chosen['attention']}, {c.n_head} heads of {c.head_width} numbers{width}, {kv}."]
     if c.qk_norm:
         lines.append("Each head's query and key are RMS-normalised by themselves before they turn.")

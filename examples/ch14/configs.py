@@ -18,7 +18,7 @@ import math
 
 import torch
 
-from examples.ch01.command import Parser, command, dump_json, number_list, table, whole_number
+from examples.ch01.command import BadInput, Parser, command, dump_json, number_list, table, whole_number
 from examples.ch02.artefact import load, require
 from examples.ch14 import experiments as ex
 from examples.ch14 import serving
@@ -42,15 +42,16 @@ def options():
         sub.set_defaults(command=function)
         return sub
 
-    def served(sub, batch, tokens):
+    def served(sub, batch, tokens, about="positions of each text"):
         sub.add_argument("--batch", type=whole_number(1), default=batch, metavar="B", help="texts at once")
-        sub.add_argument("--context", type=whole_number(1), default=tokens, metavar="N", help="positions of each text")
+        sub.add_argument("--context", type=whole_number(1), default=tokens, metavar="N", help=about)
         sub.add_argument("--bytes", type=whole_number(1, 8), default=2, metavar="N", help="bytes a number")
         return sub
 
     sub = served(add("table", costs, "what models take to serve, the cheapest to hold first"), 32, 8192)
     sub.add_argument("configs", nargs="*", metavar="CONFIG", help=f"{CONFIG}; by default all that are kept here")
-    sub = served(add("count", count, "parameters by component, FLOPs and cache of one config"), 1, 2000)
+    about = "positions of each text; by default 2,000 or as many as the config has"
+    sub = served(add("count", count, "parameters by component, FLOPs and cache of one config"), 1, None, about)
     sub.add_argument("config", metavar="CONFIG", help=CONFIG)
     sub = served(add("trace", trace, "one decode step, operation by operation"), 1, 2000)
     sub.add_argument("config", metavar="CONFIG", help=CONFIG)
@@ -62,6 +63,7 @@ def options():
     sub = add("measure", measure, "a Llama's decode step, measured, beside what the trace says", "model", "threads")
     sub.set_defaults(model="smollm2")
     sub.add_argument("--contexts", type=number_list(1), default=[16, 512, 2000], metavar="N,N", help="positions cached")
+    sub.add_argument("--batch", type=whole_number(1), default=1, metavar="B", help="texts at once")
     return parser
 
 
@@ -112,25 +114,26 @@ def count(args):
     counted = sum(math.prod(shape) for name, shape in weight_shapes(c).items() if not is_buffer(name))
     if counted != parts["total"]:  # two derivations, one number
         raise AssertionError(f"the formula counts {parts['total']:,} and the tensor table {counted:,}")
-    flops = flops_per_token(c, args.context)
+    context = min(2000, c.n_positions) if args.context is None else args.context
+    flops = flops_per_token(c, context)
     value = {
-        **{"config": args.config, "parameters": parts, "active": active, "context": args.context, "flops_per_token": flops},
+        **{"config": args.config, "parameters": parts, "active": active, "context": context, "flops_per_token": flops},
         "kv_bytes_per_token": kv_bytes_per_token(c, args.bytes),
-        "cache_bytes": cache_bytes(c, args.context, args.batch, args.bytes),
+        "cache_bytes": cache_bytes(c, context, args.batch, args.bytes),
     }
     rows = [[name.replace("_", " "), f"{n:,}", f"{active[name]:,}"] for name, n in parts.items()]
     work = [[name.replace("_", " "), f"{n:,}"] for name, n in flops.items()]
     text = [
-        f"{args.config}: a {c.model_type}; two derivations, the closed formula and the table of tensors, give the same total",
+        f"{args.config}, model_type {c.model_type}: the closed formula and the table of tensors give the same total",
         "",
         table(["component", "parameters", "of these active"], rows),
         "",
-        table([f"FLOPs of one token at context {args.context:,}", "FLOPs"], work),
+        table([f"FLOPs of one token at context {context:,}", "FLOPs"], work),
         "",
-        f"Cache: {value['kv_bytes_per_token']:,} bytes a token; {value['cache_bytes']:,} for {args.batch} x {args.context:,}.",
+        f"Cache: {value['kv_bytes_per_token']:,} bytes a token; {value['cache_bytes']:,} for {args.batch} x {context:,}.",
     ]
     if c.latent:
-        expanded = flops_per_token(c, args.context, "expanded")["total"], kv_bytes_per_token(c, args.bytes, "expanded")
+        expanded = flops_per_token(c, context, "expanded")["total"], kv_bytes_per_token(c, args.bytes, "expanded")
         value |= dict(zip(("flops_expanded", "kv_bytes_per_token_expanded"), expanded, strict=True))
         text += [f"Latent attention absorbed; expanded it is {expanded[0]:,} FLOPs and {expanded[1]:,} bytes a token."]
     return value, "\n".join(text)
@@ -175,21 +178,28 @@ def window(args):
         for r in rows
     ]
     heads = ["model", "window", "layers with it", "cache without, MiB", "cache with, MiB", "times as many requests fit"]
-    return {"requests": rows}, f"One request of {args.tokens:,} positions\n\n" + table(heads, shown)
+    text = f"One request of {args.tokens:,} positions\n\n" + table(heads, shown)
+    short = [r["model"] for r in rows if r["made_for"] < args.tokens]
+    if short:
+        text += f"\n\nNote: {', '.join(short)} was made for fewer positions; this is what more would take."
+    return {"requests": rows}, text
 
 
 def measure(args):
     model = load(args.model)
     require(model.config, "llama", "a measured decode step here")
     torch.set_num_threads(args.threads)
-    found = ex.decode_beside_trace(model, args.contexts)
+    over = [n for n in args.contexts if n + 1 > model.config.n_positions]
+    if over:
+        raise BadInput(f"{over[0]} cached positions and a new one are more than n_positions {model.config.n_positions}; give fewer")
+    found = ex.decode_beside_trace(model, args.contexts, args.batch)
     keys = ("mflop", "mb", "compute_ms", "memory_ms", "measured_ms", "measured_over_said")
     rows = [[f"{r['context']:,}", *(f"{r[k]:,.2f}" for k in keys)] for r in found["steps"]]
     heads = ["cached positions", "MFLOP", "MB", "compute, ms", "memory, ms", "measured, ms", "measured / larger"]
     threads = "1 thread" if args.threads == 1 else f"{args.threads} threads"
     head = (
-        f"{args.model}, float32, {threads}: this machine multiplies at {found['gflop_per_s']:.0f} GFLOP/s and reads a matrix at "
-        f"{found['gb_per_s']:.1f} GB/s"
+        f"{args.model}, float32, {threads}, {args.batch} at once; this machine: {found['gflop_per_s']:.0f} GFLOP/s in a square "
+        f"product, {found['gb_per_s']:.1f} GB/s in a matrix times a vector"
     )
     return {"model": args.model, "threads": args.threads, **found}, head + "\n\n" + table(heads, rows)
 

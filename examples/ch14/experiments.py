@@ -191,13 +191,13 @@ def users():
     return found
 
 
-def option_effects():
+def option_effects(load=SERVED):
     """What each option does to Llama-3-8B's shape, everything else as it is: parameters, cache, FLOPs, memory, bytes a step.
 
-    One row for each of OPTIONS, at the full context of 8,192 positions and SERVED texts, two bytes a number; families: its takers.
+    One row for each of OPTIONS, at `load`, (tokens of each text, texts), two bytes a number; families: its takers.
     """
     base, used, rows = serving.config_named(BASE), users(), []
-    tokens, batch = SERVED
+    tokens, batch = load
     zero = serving.serving_row(BASE, base, tokens, batch)
     for choice, option, changes in OPTIONS:
         c = replace(base, **changes)
@@ -225,6 +225,9 @@ def verified(effects, cases):
     return rows
 
 
+LOADS = ((8192, 32), (8192, 1), (2000, 32), (2000, 1))  # (tokens of each text, texts)
+
+
 def ranking(rows=None):
     """The choices by how far apart their options are, widest first: a row of ratios each, and the cheapest and dearest option.
 
@@ -237,11 +240,19 @@ def ranking(rows=None):
         def ratio(key, mine=mine):
             return max(r[key] for r in mine) / min(r[key] for r in mine)
 
-        by_step = sorted(mine, key=lambda r: r["step_bytes_per_token"])
+        def named(pick, mine=mine):  # all options that read as much
+            at = pick(r["step_bytes_per_token"] for r in mine)
+            return " = ".join(r["option"] for r in mine if r["step_bytes_per_token"] == at)
+
+        same = ratio("step_bytes_per_token") == 1
         found.append(
             {
                 **{"choice": choice, "step_ratio": ratio("step_bytes_per_token"), "memory_ratio": ratio("memory_bytes")},
-                **{"flops_ratio": ratio("flops_per_token"), "cheapest": by_step[0]["option"], "dearest": by_step[-1]["option"]},
+                **{
+                    "flops_ratio": ratio("flops_per_token"),
+                    "cheapest": "all the same" if same else named(min),
+                    "dearest": "" if same else named(max),
+                },
             }
         )
     return sorted(found, key=lambda r: -r["step_ratio"])
@@ -321,6 +332,7 @@ def depth_config(norm_place, layers, width=64, norm="layer"):
     """A small model for the comparison of norm places: post without a final norm, as the original has it."""
     sizes = dict(vocab_size=64, n_embd=width, n_layer=layers, n_head=4, kv_heads=4, head_width=width // 4, inner_width=4 * width)
     more = dict(n_positions=32, norm=norm, norm_place=norm_place, final_norm=norm_place != "post", positions="none")
+    more["embedding_scale"] = width**0.5  # rows of variance 1 / d: with it the stream starts at a root mean square of 1
     return Choices("depth", **sizes, **more, gated=False, norm_eps=1e-5)
 
 

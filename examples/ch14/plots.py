@@ -28,8 +28,8 @@ def plot_serving(rows, texts, path):
     """Weights and caches of each model, rows with `model`, `weight_gb` and `cache_gb`, the cheapest to hold first; logarithmic."""
     figure, axes = new_figure((7, 5.2))
     names = [r["model"] for r in rows]
-    axes.scatter([r["weight_gb"] for r in rows], names, marker="o", color="0.0", label="weights")
-    axes.scatter([r["cache_gb"] for r in rows], names, marker="s", color="0.55", label=f"caches of {texts} texts")
+    axes.scatter([r["cache_gb"] for r in rows], names, s=60, marker="s", color="0.6", label=f"caches of {texts} texts")
+    axes.scatter([r["weight_gb"] for r in rows], names, s=25, marker="o", color="0.0", label="weights")
     axes.set_xscale("log")
     axes.set(xlabel="GB, at two bytes a number", title="What a model holds in memory, at 8,192 positions or as many as it has")
     axes.title.set_fontsize(10)

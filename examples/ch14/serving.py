@@ -20,6 +20,7 @@ from examples.ch14.counts import (
 from examples.ch14.families import choices_from, choices_of
 
 CONFIGS = Path(__file__).resolve().parent / "configs.json"
+ALIASES = {"smollm2": "smollm2-135m"}  # the name that --model takes
 PEAK, BANDWIDTH = 989e12, 3.35e12  # FLOP/s in bfloat16 and bytes/s of one H100 SXM, by its data sheet
 
 
@@ -31,8 +32,9 @@ def published():
 def config_named(source):
     """The Choices of a published model by its name here, of "embedded", or of a folder or a `config.json`; raises BadInput."""
     models = published()
-    if source in models:
-        return choices_from(models[source]["config"], source)
+    name = ALIASES.get(source, source)
+    if name in models:
+        return choices_from(models[name]["config"], name)
     if source == "embedded":
         return choices_of(load_config())
     path = Path(source)
@@ -171,7 +173,7 @@ def window_rows(names=("mistral-7b", "gemma-2-9b", "gemma-3-1b"), tokens=32768, 
         rows.append(
             {
                 **{"model": name, "tokens": tokens, "window": next(w for w in c.windows if w), "windows": options_of(c)["window"]},
-                **{"layers_with_window": sum(w is not None for w in c.windows), "layers": c.n_layer},
+                **{"layers_with_window": sum(w is not None for w in c.windows), "layers": c.n_layer, "made_for": c.n_positions},
                 **{"full_bytes": full, "windowed_bytes": capped, "times_as_many": full / capped},
             }
         )

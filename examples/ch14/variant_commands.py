@@ -1,6 +1,7 @@
 """The commands of `variants.py`: their options, and how each prints what `experiments` measures."""
 
 import sys
+import textwrap
 from pathlib import Path
 
 import torch
@@ -91,8 +92,9 @@ def choices_table(args):
 def explain(args):
     c = serving.config_named(args.config)
     chosen, lines = options_of(c), sentences(c)
-    text = [f"{args.config}: a {c.model_type}", "", table(["choice", "option"], list(chosen.items())), "", *lines]
-    return {"config": args.config, "model_type": c.model_type, "options": chosen, "lines": lines}, "\n".join(text)
+    lines = [textwrap.fill(line, 110, subsequent_indent="  ") for line in lines]
+    text = [f"{args.config}, model_type {c.model_type}", "", table(["choice", "option"], list(chosen.items())), "", *lines]
+    return {"config": args.config, "model_type": c.model_type, "options": chosen, "lines": sentences(c)}, "\n".join(text)
 
 
 def rank(args):
@@ -162,5 +164,10 @@ def prefix(args):
             f"The same tokens after {before.shape[1]} others: keys (turned on) and values computed alone, beside the right ones",
             "",
             table(["layer", "keys off", "values off"], [[r["layer"], f"{r['keys']:.1e}", f"{r['values']:.1e}"] for r in rows]),
+        ]
+    else:
+        text += [
+            "",
+            "Its positions are no rotations, so that cached keys cannot be turned on to another place; with smollm2 they can.",
         ]
     return value, "\n".join(text)

@@ -3,10 +3,10 @@
     python examples/ch14/variants.py                          # the ten choices: who takes which, what it costs, does it agree
     python examples/ch14/variants.py explain mixtral-8x7b     # which computation a config is; also a folder or a config.json
 
-Shapes as in the Llama of this chapter: B batch, T positions, d width, h heads, g heads with keys and values, dh head width,
-f feed-forward width, V vocabulary. Weights have Llama's names in Hugging Face's files, and where a family has a tensor that
-Llama lacks, the name of the family that brought it (Gemma 2's norms, Qwen 3's norms of q and k, DeepSeek's experts and latents);
-all matrices are [out, in]. `families` says how each family's config and names come to this.
+Shapes as in the Llama of this chapter: B batch, T positions, S positions that are seen, d width, h heads, g heads with keys and
+values, dh head width, f feed-forward width, V vocabulary. Weights have Llama's names in Hugging Face's files, and where a family
+has a tensor that Llama lacks, the name of the family that brought it (Gemma 2's norms, Qwen 3's norms of q and k, DeepSeek's
+experts and latents); all matrices are [out, in]. `families` says how each family's config and names come to this.
 """
 
 import math
