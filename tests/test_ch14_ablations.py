@@ -173,7 +173,7 @@ class Changes(unittest.TestCase):
 
         def always_hidden(*args):  # a pass that masks whatever `causal` says
             args = list(args)
-            args[6] = True
+            args[7] = -float("inf")
             return real_attend(*args)
 
         real_attend = variants.attend

@@ -101,9 +101,7 @@ def _load(args):
     if args.device == "cuda" and not torch.cuda.is_available():
         raise BadInput("--device cuda: torch sees no such device here; leave it out")
     model = load(args.model, dtype=ex.DTYPES[args.dtype], seed=args.seed)
-    for name, w in model.weights.items():
-        if not w.isfinite().all():
-            raise BadInput(f"{args.model}: {name} holds NaN or infinity in {args.dtype}; take another dtype or model")
+    ex.check_finite(model, args.model)
     return _to(model, args.device)
 
 

@@ -87,6 +87,14 @@ def worst(values):
     return float("nan") if any(math.isnan(x) for x in values) else max(values, default=0.0)
 
 
+def check_finite(model, source):
+    """Raise BadInput when a weight of the model, loaded from `source`, is NaN or infinite."""
+    for name, w in model.weights.items():
+        if not w.isfinite().all():
+            dtype = str(w.dtype).removeprefix("torch.")
+            raise BadInput(f"{source}: {name} holds NaN or infinity in {dtype}; take another dtype or model")
+
+
 def program(model):
     """The module with the forward pass and the formulas of the model's family."""
     return family_of(model.config).forward_module()
@@ -95,6 +103,12 @@ def program(model):
 def library_side(model):
     """The module with the model's family in transformers: `library_model`, `library_trace`."""
     return family_of(model.config).library_module()
+
+
+def library_refuses_float64(model):
+    """Whether transformers cannot compute this model in float64: GPT-2 with its upcast switch, and some families."""
+    families = getattr(library_side(model), "NO_FLOAT64", ())
+    return getattr(model.config, "reorder_and_upcast_attn", False) or model.config.model_type in families
 
 
 def run(model, ids, **options):
@@ -202,7 +216,7 @@ def distance_from_float64(model, batches, dtypes=tuple(DTYPES), progress=lambda:
     for name in dtypes:
         dtype = DTYPES[name]
         ours = with_dtype(model, dtype)
-        refused = dtype == torch.float64 and getattr(model.config, "reorder_and_upcast_attn", False)  # a switch of GPT-2's
+        refused = dtype == torch.float64 and library_refuses_float64(model)
         theirs = None if refused else library_side(model).library_model(model, dtype, device_of(model))
         row = {"dtype": name, "largest_logit": top, "ours": 0.0, "library": None if refused else 0.0}
         row |= {"ours_same_argmax": 0, "positions": 0}

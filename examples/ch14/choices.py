@@ -113,7 +113,7 @@ _ACTIVATIONS = {"gelu_new": "GELU, tanh form", "gelu_pytorch_tanh": "GELU, tanh 
 def options_of(c):
     """{choice: option}: which of the table's options a config takes in each of the ten choices."""
     act = _ACTIVATIONS.get(c.activation, c.activation)
-    attention = "MLA" if c.latent else {c.n_head: "MHA", 1: "MQA"}.get(c.kv_heads, "GQA")
+    attention = "MLA" if c.latent else {1: "MQA", c.n_head: "MHA"}.get(c.kv_heads, "GQA")
     windows = set(c.windows) or {None}
     return {
         "normalisation": {"rms": "RMS norm", "layer": "layer norm"}[c.norm],
@@ -121,7 +121,7 @@ def options_of(c):
         "positions": {"rope": "RoPE", "alibi": "ALiBi"}.get(c.positions, c.positions),
         "attention": attention,
         "activation": f"gated {act}" if c.gated else act,
-        "feed-forward": "mixture of experts" if c.experts else "dense",
+        "feed-forward": "mixture of experts" if any(map(c.has_experts, range(c.n_layer))) else "dense",
         "head": "tied" if c.tie_word_embeddings else "untied",
         "biases": {("qkv", "o", "mlp"): "present", ("qkv",): "on q, k and v", (): "absent"}.get(c.biases, " and ".join(c.biases)),
         "window": "full" if windows == {None} else "interleaved" if None in windows else "sliding",
@@ -208,14 +208,17 @@ def _explain_rope(c):
 def _explain_feed_forward(c, chosen):
     parts = 3 if c.gated else 2
     lines = []
-    if c.experts is None or c.experts.first_dense:
-        which = f" in the first {c.experts.first_dense} layers" if c.experts else ""
+    dense = c.n_layer if c.experts is None else min(c.experts.first_dense, c.n_layer)
+    if dense:
+        which = f" in the first {dense} layers" if dense < c.n_layer else ""
         lines.append(f"Feed-forward{which}: {chosen['activation']}, {parts} matrices, inner width {c.inner_width:,}.")
-    if c.experts:
+    if dense < c.n_layer:
         e = c.experts
         shared = f", and {e.shared} more for every token" if e.shared else ""
         soft = e.routing == "softmax"
-        route = "a softmax over all, the best renormalised" if soft else "a logistic score each, with a bias to choose by"
+        route = "a softmax over all" if soft else "a logistic score each, with a bias to choose by"
+        route += ", the chosen ones renormalised" if e.renormalise else ""
+        route += f", times {e.scale:g}" if e.scale != 1 else ""
         groups = f", from the best {e.best_groups} of {e.groups} groups" if e.groups > 1 else ""
         one = f"{e.count} experts ({chosen['activation']}, inner width {e.width:,})"
         after = " after them" if e.first_dense else ""

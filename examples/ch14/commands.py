@@ -35,6 +35,7 @@ def compare(args):
     """The agreement of one model with transformers, which reads a GGUF file by itself."""
     model = load(args.model, seed=args.seed)
     require(model.config, "llama", "chapter 14's script")
+    ch04.check_finite(model, args.model)
     found = ex.llama_agreement(model, args.prompt, args.tokens, args.seed)
     value = {"model": args.model, "threads": args.threads, "parameters": model.manifest["parameters"], "bar": ex.BAR, **found}
     prompts, edges, layers, worst = (found[key] for key in ("prompts", "edges", "layers", "worst"))
@@ -46,7 +47,7 @@ def compare(args):
     shown = [row(json.dumps(r["text"]), r) for r in prompts] + [row("random ids", r) for r in edges]
     points = {}
     for r in layers:
-        points.setdefault(r["point"], []).append(r["largest_difference"] / r["largest_value"])
+        points.setdefault(r["point"], []).append(r["largest_difference"] / (r["largest_value"] or 1))
     by_point = [[point, len(x), f"{ch04.worst(x):.1e}"] for point, x in points.items()]
     heads = ["text", "batch x tokens", "largest difference", "largest logit", "difference / logit", "same argmax"]
     text = decode(found["greedy"], model.tokenizer) if model.tokenizer else str(found["greedy"])

@@ -20,11 +20,13 @@ import torch
 
 from examples.ch01.command import BadInput, Parser, command, dump_json, number_list, table, whole_number
 from examples.ch02.artefact import load, require
+from examples.ch04.experiments import check_finite
 from examples.ch14 import experiments as ex
 from examples.ch14 import serving
 from examples.ch14.counts import cache_bytes, flops_per_token, kv_bytes_per_token, parameter_count
 from examples.ch14.families import is_buffer, weight_shapes
 
+MOST = 10**9  # of texts and positions
 CONFIG = "a model of the table, embedded, a folder, or a config.json"
 
 
@@ -43,8 +45,8 @@ def options():
         return sub
 
     def served(sub, batch, tokens, about="positions of each text"):
-        sub.add_argument("--batch", type=whole_number(1), default=batch, metavar="B", help="texts at once")
-        sub.add_argument("--context", type=whole_number(1), default=tokens, metavar="N", help=about)
+        sub.add_argument("--batch", type=whole_number(1, MOST), default=batch, metavar="B", help="texts at once")
+        sub.add_argument("--context", type=whole_number(1, MOST), default=tokens, metavar="N", help=about)
         sub.add_argument("--bytes", type=whole_number(1, 8), default=2, metavar="N", help="bytes a number")
         return sub
 
@@ -58,23 +60,23 @@ def options():
     sub.add_argument("--tflops", type=_positive, default=serving.PEAK / 1e12, metavar="X", help="10^12 FLOP/s of the machine")
     sub.add_argument("--tbps", type=_positive, default=serving.BANDWIDTH / 1e12, metavar="X", help="10^12 bytes/s of its memory")
     sub = add("window", window, "the cache of one request with and without the config's window")
-    sub.add_argument("--tokens", type=whole_number(1), default=32768, metavar="N", help="positions of the request")
+    sub.add_argument("--tokens", type=whole_number(1, MOST), default=32768, metavar="N", help="positions of the request")
     sub.add_argument("--bytes", type=whole_number(1, 8), default=2, metavar="N", help="bytes a number")
     sub = add("measure", measure, "a Llama's decode step, measured, beside what the trace says", "model", "threads")
     sub.set_defaults(model="smollm2")
     sub.add_argument("--contexts", type=number_list(1), default=[16, 512, 2000], metavar="N,N", help="positions cached")
-    sub.add_argument("--batch", type=whole_number(1), default=1, metavar="B", help="texts at once")
+    sub.add_argument("--batch", type=whole_number(1, 10**4), default=1, metavar="B", help="texts at once")
     return parser
 
 
 def _positive(text):
-    """An argparse type: a number above 0."""
+    """An argparse type: a number from 1e-6 to 1e9."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    if not 1e-6 <= value <= 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1e-6 to 1e9")
     return value
 
 
@@ -188,6 +190,7 @@ def window(args):
 def measure(args):
     model = load(args.model)
     require(model.config, "llama", "a measured decode step here")
+    check_finite(model, args.model)
     torch.set_num_threads(args.threads)
     over = [n for n in args.contexts if n + 1 > model.config.n_positions]
     if over:

@@ -122,6 +122,11 @@ def kv_bytes_per_token(c, bytes_per_number=2, form="absorbed"):
 
 
 def cache_bytes(c, tokens, batch=1, bytes_per_number=2, form="absorbed"):
-    """Bytes of the cache of `batch` texts of `tokens`; a layer with a window keeps as many positions as that at most."""
+    """Bytes of the cache of `batch` texts of `tokens`; a layer with a window keeps as many positions as that at most.
+
+    Raises BadInput for fewer than no tokens or texts.
+    """
+    if tokens < 0 or batch < 0:
+        raise BadInput(f"a cache of {batch} texts of {tokens} tokens; neither can be below 0")
     positions = sum(seen(c, i, tokens) for i in range(c.n_layer))
     return batch * positions * cached_numbers(c, form) * bytes_per_number

@@ -470,14 +470,20 @@ def prefix_keys(model, before, ids):
     t = before.shape[1]
     variants.forward(ids, weights, c, trace=keep("alone"))
     variants.forward(torch.cat([before, ids], 1), weights, c, trace=keep("whole"))
-    angles = llama.rotation(torch.full((1,), t), c.rope, c.head_width)
     rows = []
+
+    def on(keys, layer):
+        """Keys [B, heads, T, width] turned on by t positions, by the layer's own rope; of latent ones the part that turns."""
+        still, part = (0, keys.shape[-1]) if c.latent is None else (c.latent.plain, c.latent.turned)
+        plain, turning = keys.split((still, part), dim=-1)
+        return torch.cat([plain, variants.turned(turning, c, layer, torch.tensor([t]))], dim=-1)
+
     for layer in range(c.n_layer):
         row = {"layer": layer}
         for point, name in (("k", "keys"), ("v", "values")):
             alone, whole = kept["alone", point, layer], kept["whole", point, layer][:, :, t:]
-            alone = llama.rotate(alone, angles) if point == "k" else alone
-            row[name] = ch04.largest(alone - whole) / ch04.largest(whole)
+            alone = on(alone, layer) if point == "k" else alone
+            row[name] = ch04.largest(alone - whole) / (ch04.largest(whole) or 1)
         rows.append(row)
     return rows
 
@@ -551,9 +557,9 @@ def random_llama(config, seed=0):
 
 
 def option_times(model, context=1000, batch=8, runs=7, timer=time.perf_counter, progress=lambda: None):
-    """A decode step of a Llama's shape with one option changed: [{option, ms, ratio, step_ratio}], ratios to the model as it is.
+    """A decode step of a Llama's shape with one option changed: [{option, ms, ratio, bytes_ratio}], ratios to the model as it is.
 
-    step_ratio: what the bytes of `serving.decode_step` say. Random weights; the caches are full of noise; the kinds take turns.
+    bytes_ratio: what the bytes of `serving.decode_step` say. Random weights; the caches are full of noise; the kinds take turns.
     """
     base = model.config
     h = base.n_head

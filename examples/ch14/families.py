@@ -26,16 +26,19 @@ class Reader:
         return BadInput(f"{self.where}: {name} is {repr(self.values.get(name))[:40]}, not {wanted}; correct config.json")
 
     def get(self, *names, default=...):
-        """The first of `names` that stands there and is not null; without a default one of them must."""
-        found = next((self.values[n] for n in names if self.values.get(n) is not None), default)
-        if found is ...:
+        """The value under any of `names`, which may not differ; without a default one must stand there and not be null."""
+        there = [n for n in names if self.values.get(n) is not None]
+        if not there and default is ...:
             raise BadInput(f"{self.where} lacks {names[0]}; give the whole config.json")
-        return found
+        for other in there[1:]:
+            if self.values[other] != self.values[there[0]]:
+                raise BadInput(f"{self.where}: {there[0]} and {other} differ, and are two names of one thing; correct one")
+        return self.values[there[0]] if there else default
 
-    def whole(self, *names, default=...):
+    def whole(self, *names, default=..., most=10**9):
         value = self.get(*names, default=default)
-        if value is not None and (type(value) is not int or not 1 <= value <= 10**9):
-            raise self.bad(next((n for n in names if n in self.values), names[0]), "a whole number from 1 to 10^9")
+        if value is not None and (type(value) is not int or not 1 <= value <= most):
+            raise self.bad(next((n for n in names if n in self.values), names[0]), f"a whole number from 1 to {most:,}")
         return value
 
     def number(self, *names, default=...):
@@ -52,7 +55,10 @@ class Reader:
             raise self.bad(name, f"a number of layers up to {most}")
         return value
 
-    def flag(self, name, default):
+    def flag(self, name, default, null=...):
+        """True or false; null: what a null means, where that is not the default."""
+        if null is not ... and name in self.values and self.values[name] is None:
+            return null
         value = self.get(name, default=default)
         if type(value) is not bool:
             raise self.bad(name, "true or false")
@@ -80,6 +86,7 @@ class Reader:
 
 # ------------------------------------------------------------------------------------------------- one reader for each family
 
+LAYERS, EXPERTS = 10**4, 10**5  # more than any model has, and few enough to be listed
 GELUS = {name: name for name in ("gelu_new", "gelu_pytorch_tanh", "gelu", "relu", "silu", "tanh")} | {"swish": "silu"}
 ALL = ("qkv", "o", "mlp")
 
@@ -90,7 +97,7 @@ def _old(r, inner=None):
     return dict(
         vocab_size=r.whole("vocab_size"),
         n_embd=d,
-        n_layer=r.whole("n_layer", "num_hidden_layers"),
+        n_layer=r.whole("n_layer", "num_hidden_layers", most=LAYERS),
         n_head=h,
         kv_heads=h,
         head_width=d // h,
@@ -112,7 +119,7 @@ def _new(r, positions=2048, tied=False, eps=1e-6, head_dim=None, kv_heads=None):
     return dict(
         vocab_size=r.whole("vocab_size"),
         n_embd=d,
-        n_layer=r.whole("num_hidden_layers"),
+        n_layer=r.whole("num_hidden_layers", most=LAYERS),
         n_head=h,
         kv_heads=r.whole("num_key_value_heads", default=kv_heads) or h,
         head_width=dh or d // h,
@@ -131,10 +138,11 @@ def _gpt2(r):
 
 
 def _openai_gpt(r):
+    positions = r.whole("n_positions", "max_position_embeddings")
     act = r.one_of("afn", {"gelu": "gelu_new", "relu": "relu", "silu": "silu", "swish": "silu"}, "gelu")  # its "gelu" is tanh's
     sizes = _old(r, inner=4 * r.whole("n_embd"))
     more = dict(positions="learned", norm_place="post", final_norm=False)
-    return Choices("openai-gpt", **sizes, n_positions=r.whole("n_positions"), activation=act, **more)
+    return Choices("openai-gpt", **sizes, n_positions=positions, activation=act, **more)
 
 
 def _gpt_bigcode(r):
@@ -143,11 +151,11 @@ def _gpt_bigcode(r):
     scale = None if r.flag("scale_attn_weights", True) else 1.0
     act = r.one_of("activation_function", GELUS, "gelu_pytorch_tanh")
     more = dict(positions="learned", activation=act, score_scale=scale)
-    return Choices("gpt_bigcode", **sizes, n_positions=r.whole("n_positions"), **more)
+    return Choices("gpt_bigcode", **sizes, n_positions=r.whole("n_positions", "max_position_embeddings"), **more)
 
 
 def _bloom(r):
-    r.only(apply_residual_connection_post_layernorm=(False,))
+    r.only(apply_residual_connection_post_layernorm=(False,), slow_but_exact=(False,))
     sizes = _old(r, inner=4 * r.whole("n_embd", "n_embed", "hidden_size"))
     more = dict(positions="alibi", activation="gelu_new", embedding_norm=True)  # its GELU is written into the code, and is tanh's
     return Choices("bloom", **sizes, n_positions=r.whole("seq_length", default=2048), **more)
@@ -156,9 +164,13 @@ def _bloom(r):
 def _xglm(r):
     r.only(add_cross_attention=(False,))
     d, h = r.whole("d_model", "hidden_size"), r.whole("attention_heads", "num_attention_heads")
+    if d < 4:
+        raise r.bad("d_model", "4 or more, as its sinusoids need")
+    if r.values.get("pad_token_id") not in (None, 0, 1):
+        raise r.bad("pad_token_id", "0 or 1, since the library zeroes the sinusoid of that number, and later positions use it")
     return Choices(
         "xglm",
-        **dict(vocab_size=r.whole("vocab_size"), n_embd=d, n_layer=r.whole("num_layers", "num_hidden_layers")),
+        **dict(vocab_size=r.whole("vocab_size"), n_embd=d, n_layer=r.whole("num_layers", "num_hidden_layers", most=LAYERS)),
         **dict(n_head=h, kv_heads=h, head_width=d // h, inner_width=r.whole("ffn_dim")),
         n_positions=r.whole("max_position_embeddings", default=2048),
         **dict(norm="layer", norm_eps=1e-5, gated=False, biases=ALL),  # its epsilon is torch's own and stands in no config
@@ -177,26 +189,32 @@ def _llama(r):
 
 def _mistral(r):
     sizes = _new(r, positions=131072, kv_heads=8)
-    windows = _same(r.whole("sliding_window", default=None if "sliding_window" in r.values else 4096), sizes)
+    window, types = r.whole("sliding_window", default=_default(r, 4096)), r.get("layer_types", default=None)
+    windows = _by_type(r, types, sizes, window) if types else _same(window, sizes)
     return Choices("mistral", **sizes, rope=r.rope(), activation=r.one_of("hidden_act", GELUS, "silu"), windows=windows)
 
 
 def _mixtral(r):
     sizes = _new(r, positions=131072, eps=1e-5, kv_heads=8)
-    experts = Experts(r.whole("num_local_experts", default=8), r.whole("num_experts_per_tok", default=2), sizes["inner_width"])
+    experts = Experts(
+        r.whole("num_local_experts", "num_experts", default=8, most=EXPERTS),
+        r.whole("num_experts_per_tok", default=2),
+        sizes["inner_width"],
+    )
     more = dict(activation=r.one_of("hidden_act", GELUS, "silu"), windows=_same(r.whole("sliding_window", default=None), sizes))
     return Choices("mixtral", **sizes, rope=r.rope(theta=1e6), experts=experts, **more)
 
 
 def _qwen(r, model_type, **more):
     sizes = _new(r, positions=32768, head_dim=128 if model_type == "qwen3" else None)
-    windows = ()
+    windows, types = (), r.get("layer_types", default=None)
+    if isinstance(types, list) and "sliding_attention" in types and not r.flag("use_sliding_window", False):
+        raise BadInput(f"{r.where}: layer_types has sliding_attention, and use_sliding_window is not true; correct one of the two")
     if r.flag("use_sliding_window", False):  # else sliding_window stands there and says nothing
-        types = r.get("layer_types", default=None)
         first = r.layers("max_window_layers", 28)
         types = types or ["sliding_attention" if i >= first else "full_attention" for i in range(sizes["n_layer"])]
         window = r.whole("sliding_window", default=None if "sliding_window" in r.values else 4096)
-        windows = () if window is None else _by_type(r, types, sizes, window)
+        windows = () if window is None and not r.values.get("layer_types") else _by_type(r, types, sizes, window)
     return Choices(model_type, **sizes, rope=r.rope(), activation=r.one_of("hidden_act", GELUS, "silu"), windows=windows, **more)
 
 
@@ -209,18 +227,23 @@ def _qwen3(r):
     return _qwen(r, "qwen3", biases=biases, qk_norm=True)
 
 
-def _gemma_like(r, sizes):
-    """What the Gemmas share: gains stored as 1 + w, the embedding scaled, tanh's GELU under any of its names, gated."""
-    for named in ("hidden_act", "hidden_activation"):  # which of them counts differs by family and by version
-        r.one_of(named, {"gelu": 0, "gelu_pytorch_tanh": 0}, "gelu_pytorch_tanh")  # its "gelu" is tanh's
+def _gemma_like(r, sizes, activation="gelu_pytorch_tanh"):
+    """What the Gemmas share: gains stored as 1 + w, the embedding scaled, a gated GELU."""
     r.only(use_bidirectional_attention=(False,))
     biases = ("qkv", "o") if r.flag("attention_bias", False) else ()
     scale = math.sqrt(sizes["n_embd"])
-    return dict(activation="gelu_pytorch_tanh", unit_gain=True, embedding_scale=scale, biases=biases)
+    return dict(activation=activation, unit_gain=True, embedding_scale=scale, biases=biases)
+
+
+def _gemma_act(r):
+    """The activation of Gemma 2 and 3, whose "gelu" is the exact one."""
+    return r.one_of("hidden_activation", {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_pytorch_tanh"}, "gelu_pytorch_tanh")
 
 
 def _gemma(r):
     sizes = _new(r, positions=8192, tied=True, head_dim=256, kv_heads=16)
+    for named in ("hidden_act", "hidden_activation"):  # which of them counts differs by version, and its "gelu" is tanh's
+        r.one_of(named, {"gelu": 0, "gelu_pytorch_tanh": 0}, "gelu_pytorch_tanh")
     return Choices("gemma", **sizes, **_gemma_like(r, sizes), rope=r.rope())
 
 
@@ -231,7 +254,7 @@ def _gemma2(r):
     return Choices(
         "gemma2",
         **sizes,
-        **_gemma_like(r, sizes),
+        **_gemma_like(r, sizes, _gemma_act(r)),
         **dict(
             norm_place="both",
             rope=r.rope(),
@@ -244,26 +267,43 @@ def _gemma2(r):
 
 
 def _gemma3(r):
+    r.only(attn_logit_softcapping=())  # the library has the field and never uses it
     sizes = _new(r, positions=131072, tied=True, head_dim=256, kv_heads=4)
     types, every = r.get("layer_types", default=None), r.whole("sliding_window_pattern", default=6)
     types = types or ["sliding_attention" if (i + 1) % every else "full_attention" for i in range(sizes["n_layer"])]
-    ropes = r.values.get("rope_parameters")
-    if isinstance(ropes, dict) and "full_attention" in ropes:  # transformers 5: one table for each type of layer
-        full = r.rope(theta=1e6, values={"rope_parameters": ropes["full_attention"]})
-        local = r.rope(values={"rope_parameters": ropes.get("sliding_attention", {})})
-    else:  # rope_local_base_freq is the theta of layers with a window, which no scaling touches
-        full, local = r.rope(theta=1e6), r.rope(values={"rope_theta": r.values.get("rope_local_base_freq")})
+    full, local = _gemma3_ropes(r)
     return Choices(
         "gemma3_text",
         **sizes,
-        **_gemma_like(r, sizes),
+        **_gemma_like(r, sizes, _gemma_act(r)),
         **dict(
             norm_place="both", qk_norm=True, windows=_by_type(r, types, sizes, r.whole("sliding_window", default=_default(r, 4096)))
         ),
         **dict(rope=full, window_rope=local, score_scale=r.number("query_pre_attn_scalar", default=256) ** -0.5),
-        score_cap=_cap(r, "attn_logit_softcapping", None),
         logit_cap=_cap(r, "final_logit_softcapping", None),
     )
+
+
+def _gemma3_ropes(r):
+    """The ropes of full layers and of those with a window, whose theta is rope_local_base_freq and which no scaling touches."""
+    ropes, scaling = r.values.get("rope_parameters"), r.values.get("rope_scaling")
+    same = {k: v for k, v in r.values.items() if k in ("max_position_embeddings", "original_max_position_embeddings")}
+    top, local = {"rope_theta": r.values.get("rope_theta")}, {"rope_theta": r.values.get("rope_local_base_freq")}
+    if isinstance(scaling, dict) and "type" in scaling:
+        raise BadInput(f"{r.where}: the library does not see Gemma 3's rope_scaling under 'type'; call it rope_type")
+    if ropes is None:  # transformers 4
+        return r.rope(theta=1e6), r.rope(values=local)
+    kinds = ("full_attention", "sliding_attention")
+    if scaling is not None or not isinstance(ropes, dict) or not set(ropes) <= set(kinds):
+        raise BadInput(f"{r.where}: Gemma 3's rope_parameters has a table for full_attention and one for sliding_attention")
+    tables = [ropes.get(kind) or {} for kind in kinds]
+    if not all(isinstance(table, dict) for table in tables):
+        raise BadInput(f"{r.where}: rope_parameters is no table of tables; correct config.json")
+    values = [
+        {"rope_parameters": {"rope_theta": old["rope_theta"]} | table if old["rope_theta"] is not None else table} | same
+        for table, old in zip(tables, (top, local), strict=True)
+    ]
+    return r.rope(theta=1e6, values=values[0]), r.rope(values=values[1])
 
 
 def _deepseek_v3(r):
@@ -274,22 +314,24 @@ def _deepseek_v3(r):
     )
     sizes = _new(r, positions=4096, head_dim=latent.turned) | {"head_width": latent.turned}
     experts = Experts(
-        r.whole("n_routed_experts"),
+        r.whole("n_routed_experts", "num_local_experts", most=EXPERTS),
         r.whole("num_experts_per_tok"),
         r.whole("moe_intermediate_size"),
         routing="sigmoid",
-        shared=r.whole("n_shared_experts", default=1),
-        first_dense=r.layers("first_k_dense_replace", 3, sizes["n_layer"]),
+        shared=0 if r.values.get("n_shared_experts") == 0 else r.whole("n_shared_experts", default=1),
+        first_dense=min(r.layers("first_k_dense_replace", 3), sizes["n_layer"]),
         groups=r.whole("n_group", default=8),
         best_groups=r.whole("topk_group", default=4),
-        renormalise=r.flag("norm_topk_prob", True),
+        renormalise=r.flag("norm_topk_prob", True, null=False),
         scale=r.number("routed_scaling_factor", default=2.5),
     )
     rope = r.rope(YARN)
     scale = (latent.plain + latent.turned) ** -0.5
     if rope.kind == "yarn" and rope.mscale_all:
         scale *= rope.sharpening(rope.mscale_all) ** 2
-    more = dict(activation=r.one_of("hidden_act", GELUS, "silu"), score_scale=scale, interleaved=r.flag("rope_interleave", True))
+    more = dict(
+        activation=r.one_of("hidden_act", GELUS, "silu"), score_scale=scale, interleaved=r.flag("rope_interleave", True, null=False)
+    )
     return Choices("deepseek_v3", **sizes, latent=latent, experts=experts, rope=rope, **more)
 
 
@@ -342,7 +384,7 @@ def choices_from(values, where):
     c = READERS[kind](r)
     if c.n_head % c.kv_heads:
         raise BadInput(f"{where}: {c.n_head} heads are not divisible by {c.kv_heads} key-value heads; correct config.json")
-    if c.n_embd % c.n_head and c.model_type in FUSED:
+    if c.n_embd % c.n_head and (c.norm == "layer" and not c.gated):  # the families of GPT-2's kind have no head_dim
         raise BadInput(f"{where}: width {c.n_embd} is not divisible by {c.n_head} heads; correct config.json")
     if c.rope and (c.latent.turned if c.latent else c.head_width) % 2:
         raise BadInput(f"{where}: a head of {c.head_width} numbers is odd, and a rotation turns pairs; correct config.json")

@@ -185,8 +185,9 @@ def frequencies(rope, dh, device="cpu"):
 
         low, high = math.floor(pair_that_turns(rope.fast)), math.ceil(pair_that_turns(rope.slow))
         low, high = max(low, 0), min(high, dh - 1)
+        span = high - low or 1e-3
         index = torch.arange(dh // 2, dtype=torch.float64, device=device)
-        blend = 1 - ((index - low) / max(high - low, 1e-3)).clamp(0, 1)
+        blend = 1 - ((index - low) / span).clamp(0, 1)
     else:
         wavelength = 2 * math.pi / plain
         blend = (rope.original_positions / wavelength - rope.low) / (rope.high - rope.low)

@@ -84,10 +84,15 @@ def by_files(library):
     return type(model)(model.config, weights, None, model.manifest)
 
 
+NO_FLOAT64 = ("xglm",)  # the library's mask is a number that its float64 scores cannot take
+
+
 def library_model(model, dtype=torch.float32, device="cpu"):
     """transformers' own reading of the folder of the `Artefact` `model`, eager in attention and experts."""
     import transformers
 
+    if dtype == torch.float64 and model.config.model_type in NO_FLOAT64:
+        raise BadInput(f"transformers' {model.config.model_type} takes no float64; give another dtype")
     if model.folder is None:
         raise BadInput(f"a {model.config.model_type} is compared with transformers from its folder, and this one has none")
     transformers.logging.set_verbosity_error()

@@ -18,7 +18,7 @@ def plot_depth(rows, path):
     layers = sorted({r["layers"] for r in rows})
     axes.set_xticks(layers, [str(n) for n in layers])
     axes.minorticks_off()
-    axes.set_yticks([0.2, 0.5, 1, 2, 5], ["0.2", "0.5", "1", "2", "5"])
+    axes.set_yticks([0.1, 0.2, 0.5, 1, 2], ["0.1", "0.2", "0.5", "1", "2"])
     axes.set(xlabel="layers", ylabel="norm of the gradient", title="Gradients of random models, by where the norms stand")
     axes.legend(fontsize=7)
     write_figure(figure, path)

@@ -50,7 +50,7 @@ def serving_row(name, c, tokens=8192, batch=32, bytes_per_number=2):
     A model made for fewer positions is counted at as many as it has. flops: of one token at that context. step_bytes: what one
     decode step has to read, all weights that the batch uses and every cache, for each of its tokens.
     """
-    context = min(tokens, c.n_positions)
+    context = min(max(tokens, 1), c.n_positions)
     counts, active = parameter_count(c), parameter_count(c, active=True)
     cache = cache_bytes(c, context, batch, bytes_per_number)
     weights = counts["total"] * bytes_per_number
@@ -87,6 +87,8 @@ def decode_step(c, context, batch=1, bytes_per_number=2):
     equally likely: E (1 - (1 - k/E)^batch). Activations are what an operation reads and writes of the new tokens' vectors. FLOPs
     are those of the matmuls, as in `flops_per_token`; latent attention is absorbed.
     """
+    if batch < 1 or context < 0:
+        raise BadInput(f"a batch of {batch} with {context} positions cached; give 1 text or more, and 0 positions or more")
     B, n, d, L = batch, bytes_per_number, c.n_embd, c.n_layer
     rows = []
 

@@ -143,6 +143,7 @@ def reach(args):
 
 def prefix(args):
     model = load(args.model, seed=args.seed)
+    ch04.check_finite(model, args.model)
     ids = ch04.default_ids(model, 17, args.seed)
     over = [n for n in args.shifts if n + ids.shape[1] > model.config.n_positions]
     if over:

@@ -18,7 +18,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 
 import torch
 
-from examples.ch01.command import command
+from examples.ch01.command import BadInput, command
 from examples.ch04.gpt2_from_scratch import ACTIVATIONS, check_ids, no_trace
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14.choices import NORMS
@@ -41,6 +41,8 @@ def residual_stream(ids, weights, c, causal=True, trace=None, masked_score=-math
     check_ids(ids, c)
     trace = no_trace if trace is None else trace
     at = torch.arange(ids.shape[1], device=ids.device) if at is None else at  # [T]
+    if c.positions == "learned" and not 0 <= int(at.min()) <= int(at.max()) < c.n_positions:
+        raise BadInput(f"positions {int(at.min())} to {int(at.max())} are not all within the table of {c.n_positions}")
     x = embed(ids, weights, c, at)  # [B, T, d]
     trace("embedding", None, x)
     masked = masked_score if causal else None  # the score of a hidden key; None: nothing is hidden
@@ -176,7 +178,7 @@ def attend(q, k, v, c, layer, at, seen, masked, trace):
     scores = capped(llama.by_group(q * scale, k.transpose(-1, -2)), c.score_cap)  # [B, h, T, S]
     back = at[:, None] - seen[None, :]  # [T, S]: how far back key j lies from query i
     if c.positions == "alibi":
-        scores = scores - slopes(c.n_head).to(scores.dtype)[:, None, None] * back
+        scores = scores - slopes(c.n_head).to(scores)[:, None, None] * back
     if masked is not None:
         scores = scores.masked_fill(hidden(back, c.window(layer)), masked)
     trace("scores", layer, scores)
@@ -219,7 +221,7 @@ def sinusoids(at, d):
     Vaswani et al. (2017), section 3.5, in tensor2tensor's layout, whose last frequency is exactly 1/10,000.
     """
     half = d // 2
-    angles = at[:, None].float() * torch.exp(torch.arange(half) * (-math.log(10000) / (half - 1)))  # [T, d / 2]
+    angles = at[:, None].float() * torch.exp(torch.arange(half, device=at.device) * (-math.log(10000) / (half - 1)))  # [T, d / 2]
     return torch.nn.functional.pad(torch.cat([angles.sin(), angles.cos()], dim=-1), (0, d % 2))
 
 
@@ -255,7 +257,8 @@ def routing(x, weights, c, name):
     Mixtral (2024), section 2.1; DeepSeek-V3 (2024), section 2.1.2, where the bias balances the load and only chooses.
     """
     e = c.experts
-    logits = (x @ weights[f"{name}.gate.weight"].T).float()  # [B, T, E]
+    gate, single = weights[f"{name}.gate.weight"], e.routing == "sigmoid"  # whose scores are of float32 from the start
+    logits = x.float() @ gate.float().T if single else (x @ gate.T).float()  # [B, T, E]
     scores = logits.softmax(-1) if e.routing == "softmax" else logits.sigmoid()
     rank = scores if e.routing == "softmax" else scores + weights[f"{name}.gate.e_score_correction_bias"]
     if e.groups > 1:  # a group is as good as its best two experts
