@@ -476,7 +476,8 @@ def prefix_keys(model, before, ids):
         """Keys [B, heads, T, width] turned on by t positions, by the layer's own rope; of latent ones the part that turns."""
         still, part = (0, keys.shape[-1]) if c.latent is None else (c.latent.plain, c.latent.turned)
         plain, turning = keys.split((still, part), dim=-1)
-        return torch.cat([plain, variants.turned(turning, c, layer, torch.tensor([t]))], dim=-1)
+        turning = variants.turned(turning, c, layer, torch.tensor([t])) / variants.rope_of(c, layer).gain  # which it has already
+        return torch.cat([plain, turning], dim=-1)
 
     for layer in range(c.n_layer):
         row = {"layer": layer}

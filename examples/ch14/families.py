@@ -121,7 +121,7 @@ def _new(r, positions=2048, tied=False, eps=1e-6, head_dim=None, kv_heads=None):
         n_embd=d,
         n_layer=r.whole("num_hidden_layers", most=LAYERS),
         n_head=h,
-        kv_heads=r.whole("num_key_value_heads", default=kv_heads) or h,
+        kv_heads=r.whole("num_key_value_heads", default=None if "num_key_value_heads" in r.values else kv_heads) or h,
         head_width=dh or d // h,
         inner_width=r.whole("intermediate_size"),
         n_positions=r.whole("max_position_embeddings", default=positions),
@@ -206,7 +206,7 @@ def _mixtral(r):
 
 
 def _qwen(r, model_type, **more):
-    sizes = _new(r, positions=32768, head_dim=128 if model_type == "qwen3" else None)
+    sizes = _new(r, positions=32768, head_dim=128 if model_type == "qwen3" else None, kv_heads=32)
     windows, types = (), r.get("layer_types", default=None)
     if isinstance(types, list) and "sliding_attention" in types and not r.flag("use_sliding_window", False):
         raise BadInput(f"{r.where}: layer_types has sliding_attention, and use_sliding_window is not true; correct one of the two")
@@ -313,6 +313,8 @@ def _deepseek_v3(r):
         q_rank, r.whole("kv_lora_rank"), r.whole("qk_nope_head_dim"), r.whole("qk_rope_head_dim"), r.whole("v_head_dim")
     )
     sizes = _new(r, positions=4096, head_dim=latent.turned) | {"head_width": latent.turned}
+    if sizes["kv_heads"] != sizes["n_head"]:
+        raise r.bad("num_key_value_heads", f"{sizes['n_head']}, as many as heads: latent keys are made for each")
     experts = Experts(
         r.whole("n_routed_experts", "num_local_experts", most=EXPERTS),
         r.whole("num_experts_per_tok"),

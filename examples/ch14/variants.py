@@ -41,14 +41,19 @@ def residual_stream(ids, weights, c, causal=True, trace=None, masked_score=-math
     check_ids(ids, c)
     trace = no_trace if trace is None else trace
     at = torch.arange(ids.shape[1], device=ids.device) if at is None else at  # [T]
-    if c.positions == "learned" and not 0 <= int(at.min()) <= int(at.max()) < c.n_positions:
-        raise BadInput(f"positions {int(at.min())} to {int(at.max())} are not all within the table of {c.n_positions}")
+    check_positions(at, c)
     x = embed(ids, weights, c, at)  # [B, T, d]
     trace("embedding", None, x)
     masked = masked_score if causal else None  # the score of a hidden key; None: nothing is hidden
     for layer in range(c.n_layer):
         x = block(x, weights, c, layer, at, masked, trace, cache)  # [B, T, d]
     return x
+
+
+def check_positions(at, c):
+    """Raise BadInput for positions [T] that a learned table does not have."""
+    if c.positions == "learned" and not 0 <= int(at.min()) <= int(at.max()) < c.n_positions:
+        raise BadInput(f"positions {int(at.min())} to {int(at.max())} are not all within the table of {c.n_positions}")
 
 
 def embed(ids, weights, c, at):
@@ -199,9 +204,13 @@ def heads(x, width):
 
 def turned(x, c, layer, at):
     """x [B, n, T, width] with its pairs turned by position; a layer with a window may have a rope of its own."""
-    rope = c.window_rope if c.window_rope and c.window(layer) else c.rope
-    angles = llama.rotation(at, rope, x.shape[-1], x.dtype)  # cos and sin, each [T, width]
+    angles = llama.rotation(at, rope_of(c, layer), x.shape[-1], x.dtype)  # cos and sin, each [T, width]
     return llama.rotate_interleaved(x, angles) if c.interleaved else llama.rotate(x, angles)
+
+
+def rope_of(c, layer):
+    """The layer's rope: its own where it has a window and the family says so."""
+    return c.window_rope if c.window_rope and c.window(layer) else c.rope
 
 
 def slopes(n_head):
