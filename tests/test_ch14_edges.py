@@ -16,7 +16,7 @@ from examples.ch02.artefact import load
 from examples.ch02.llama import Rope
 from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
-from examples.ch14 import configs, families, peers, serving, variants
+from examples.ch14 import ablations, configs, families, peers, serving, variants
 from examples.ch14 import experiments as ex
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14.choices import explain, options_of
@@ -358,6 +358,18 @@ class Measurements(unittest.TestCase):
         self.assertLess(rows["MQA"]["bytes_ratio"], 1)
         self.assertGreater(rows["MHA"]["bytes_ratio"], 1)
         self.assertLess(rows["a window of a quarter"]["bytes_ratio"], 1)
+
+    def test_losses_of_an_ablation(self):
+        ids = torch.tensor([[3, 1, 4, 1, 5]])
+        logits = 30 * torch.randn(1, 4, 11, generator=torch.Generator().manual_seed(0))
+        with mock.patch.object(variants, "forward", return_value=logits):
+            nats, best = ablations.losses(ids, {}, None)
+        wanted = torch.nn.functional.cross_entropy(logits[0].double(), ids[0, 1:], reduction="none")
+        torch.testing.assert_close(nats[0], wanted, rtol=1e-13, atol=1e-13)  # in float64: float32 is 1e-7 off
+        self.assertEqual(best.tolist(), logits.argmax(-1).tolist())
+        logits[0, 2, 5] = float("nan")
+        with mock.patch.object(variants, "forward", return_value=logits):
+            self.assertEqual(ablations.losses(ids, {}, None)[1][0, 2].item(), -1)  # among these no argmax means anything
 
     def test_the_worst_point_is_the_worst(self):
         right = peers.library_trace
