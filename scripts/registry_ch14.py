@@ -12,7 +12,6 @@ from examples.ch14.families import is_buffer, weight_shapes
 from scripts.experiment import Claim, Experiment, rounded, sig, tolerance
 
 REAL = "smollm2"
-BEFORE = "The committee will meet again on Tuesday to discuss the new budget."
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 # --------------------------------------------------------------------------------------------------------- Llama, on real weights
@@ -378,7 +377,7 @@ def _shift_learned(model):
 
 
 def _prefix(model):
-    before, ids = ch04.text_ids(model, BEFORE), ch04.default_ids(model, 17)
+    before, ids = ch04.text_ids(model, ex.BEFORE), ch04.default_ids(model, 17)
     rows = ex.prefix_keys(model, before, ids)
     later = rows[2:]
     return {

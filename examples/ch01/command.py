@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, *args, default_command=None, **kwargs):
-        self.default_command = default_command
+        self.default_command, self._commands = default_command, None
         kwargs.setdefault("formatter_class", _Help)
         kwargs.setdefault("allow_abbrev", False)
         super().__init__(*args, **kwargs)
@@ -54,6 +54,14 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message):
         raise BadInput(f"{message}; `{self.prog} --help` lists what it takes")
+
+    def add_command(self, name, answer, summary, *shared):
+        """A sub-parser for the command `name` with the `shared` options; `answer(args)` returns (value, text), see `show`."""
+        if self._commands is None:
+            self._commands = self.add_subparsers(metavar="COMMAND", required=True)
+        sub = self._commands.add_parser(name, help=summary, description=summary).add(*shared)
+        sub.set_defaults(command=answer)
+        return sub
 
     def add(self, *names):
         """Add the options that several scripts share: `model`, `threads`, `seed`, `json`."""
@@ -85,14 +93,13 @@ def number_list(minimum):
     return lambda text: [one(part) for part in text.split(",")]
 
 
-_MODELS = "embedded, a folder, a .gguf file, smollm2, random:gpt2 or a hub id owner/name[@revision]"
 _SHARED = {
     "model": (
         "--model",
         dict(
             default="embedded",
             metavar="SOURCE",
-            help=_MODELS,
+            help="embedded, a folder, a .gguf file, smollm2, random:gpt2 or a hub id owner/name[@revision]",
         ),
     ),
     "threads": ("--threads", dict(type=whole_number(1, 1024), default=1, metavar="N", help="torch threads")),
@@ -144,6 +151,12 @@ def dump_json(value):
     """Strict JSON of plain values, indented, in ASCII so that any stream takes it; raises ValueError on NaN and Infinity,
     TypeError on tensors."""
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
+def show(args, plain=lambda value: value):
+    """Run the command that `args` names, and print its text, or with --json its value, made `plain` first."""
+    value, text = args.command(args)
+    print(dump_json(plain(value)) if args.json else text + "\n", end="")
 
 
 def parse_json(text):

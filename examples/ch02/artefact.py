@@ -242,15 +242,23 @@ def _chapter_14(function):
     return lambda *args: getattr(importlib.import_module("examples.ch14.families"), function)(*args)
 
 
-for _kind, _name, _embedding, _old in (  # the families that chapter 14's configurable forward serves
-    ("openai-gpt", "GPT", "tokens_embed.weight", True),
-    ("gpt_bigcode", "GPTBigCode", "wte.weight", True),
-    ("bloom", "BLOOM", "word_embeddings.weight", True),
-    *((k, n, "model.embed_tokens.weight", False) for k, n in (("xglm", "XGLM"), ("mistral", "Mistral"), ("mixtral", "Mixtral"))),
-    *((k, n, "model.embed_tokens.weight", False) for k, n in (("qwen2", "Qwen2"), ("qwen3", "Qwen3"), ("gemma", "Gemma"))),
-    *((k, n, "model.embed_tokens.weight", False) for k, n in (("gemma2", "Gemma 2"), ("gemma3_text", "Gemma 3"))),
-    ("deepseek_v3", "DeepSeek-V3", "model.embed_tokens.weight", False),
+_LATENT = ("q_b_proj", "kv_b_proj")  # what DeepSeek has in place of q, k and v
+for _kind, _name, _embedding in (  # the families that chapter 14's configurable forward serves
+    ("openai-gpt", "GPT", "tokens_embed.weight"),
+    ("gpt_bigcode", "GPTBigCode", "wte.weight"),
+    ("bloom", "BLOOM", "word_embeddings.weight"),
+    ("xglm", "XGLM", "model.embed_tokens.weight"),
+    ("mistral", "Mistral", "model.embed_tokens.weight"),
+    ("mixtral", "Mixtral", "model.embed_tokens.weight"),
+    ("qwen2", "Qwen2", "model.embed_tokens.weight"),
+    ("qwen3", "Qwen3", "model.embed_tokens.weight"),
+    ("gemma", "Gemma", "model.embed_tokens.weight"),
+    ("gemma2", "Gemma 2", "model.embed_tokens.weight"),
+    ("gemma3_text", "Gemma 3", "model.embed_tokens.weight"),
+    ("deepseek_v3", "DeepSeek-V3", "model.embed_tokens.weight"),
 ):
+    _new = _embedding.startswith("model.")  # names like Llama's; else like GPT-2's
+    _parts = _LATENT if _kind == "deepseek_v3" else ("q_proj", "k_proj", "v_proj")
     FAMILIES[_kind] = Family(
         name=_name,
         config_from=_chapter_14("config_from"),
@@ -258,12 +266,9 @@ for _kind, _name, _embedding, _old in (  # the families that chapter 14's config
         module="examples.ch14.variants",
         library="examples.ch14.peers",
         embedding=_embedding,
-        first_qkv=tuple(
-            f"model.layers.0.self_attn.{part}.weight"
-            for part in (("q_b_proj", "kv_b_proj") if _kind == "deepseek_v3" else ("q_proj", "k_proj", "v_proj"))
-        ),
-        prefix="" if _old else "model.",
-        buffers=FAMILIES["gpt2" if _old else "llama"].buffers,
+        first_qkv=tuple(f"model.layers.0.self_attn.{part}.weight" for part in _parts),
+        prefix="model." if _new else "",
+        buffers=FAMILIES["llama" if _new else "gpt2"].buffers,
         to_weights=_chapter_14("to_weights"),
     )
 
@@ -297,7 +302,7 @@ def tensor_shapes(config):
 class Artefact:
     """A loaded model: config, weights {name: tensor}, tokenizer (None for random weights), manifest, and its folder if any."""
 
-    config: object  # of the family: GPT2Config or LlamaConfig
+    config: object  # of the family: GPT2Config, LlamaConfig, or chapter 14's Choices
     weights: dict
     tokenizer: object
     manifest: dict

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from examples.ch01.command import BadInput, Parser, dump_json, number_list, table, whole_number
+from examples.ch01.command import BadInput, Parser, number_list, show, table, whole_number
 from examples.ch02.artefact import family_of, load, load_config, require, tensor_shapes
 from examples.ch04 import experiments as ex
 from examples.ch04 import plots
@@ -22,8 +22,7 @@ def run(argv):
     args = options().parse_args(argv)
     if "threads" in args:
         torch.set_num_threads(args.threads)
-    value, text = args.command(args)
-    print(dump_json(_finite(value)) if args.json else text + "\n", end="")
+    show(args, _finite)
 
 
 def _finite(value):
@@ -53,14 +52,12 @@ def options():
     """The script's argument parser, one sub-parser for each command."""
     parser = Parser(
         prog="gpt2_from_scratch.py",
-        description="GPT-2 by hand; what takes --model also takes a Llama. Without a command: the tour (`tour --help`).",
+        description="GPT-2 by hand; what takes --model takes any family. Without a command: the tour (`tour --help`).",
         default_command="tour",
     )
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def add(name, function, summary, *options):
-        sub = commands.add_parser(name, help=summary, description=summary).add(*options)
-        sub.set_defaults(command=function)
+        sub = parser.add_command(name, function, summary, *options)
         if "model" in options:
             sub.add_argument("--dtype", choices=list(ex.DTYPES), default="float32", help="what to compute in")
             sub.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to compute")

@@ -182,10 +182,10 @@ def _agree(model, library, ids):
     return agreement(run(model, ids), library(ids, use_cache=False).logits)
 
 
-def compare_layers(model, library, ids, trace=None):
-    """Point by point of one pass: [{point, layer, largest_difference, largest_value}], of the points that `trace` finds in the
-    library; by default the family's own trace, which finds all but the scores, and of a Llama all but them and q."""
-    trace, ours = trace or library_side(model).library_trace, {}
+def compare_layers(model, library, ids):
+    """Point by point of one pass: [{point, layer, largest_difference, largest_value}], of the points that the family's trace finds
+    in the library: all but the scores, of a Llama all but them and q, of the others the stream, the weights and the logits."""
+    trace, ours = library_side(model).library_trace, {}
     run(model, ids, trace=lambda point, layer, tensor: ours.setdefault((point, layer), tensor))
     return [
         {
@@ -282,18 +282,19 @@ def change_last(model, ids, **options):
     return (before - after).abs().amax(-1).tolist(), moved.tolist()
 
 
-def influence(model, ids, progress=lambda: None, **options):
+def influence(model, ids, progress=lambda: None, forward=None, **options):
     """T rows of T: entry [i][j] is the largest change of the logits at position i when only the id at position j changes.
 
     A causal model has exact zeros where j > i. Each changed text runs by itself in the same shape as the original, since a
-    row's place within a batch may choose another order of summation.
+    row's place within a batch may choose another order of summation. forward: another pass than `run`, called alike.
     """
-    before = run(model, ids, **options)[0]  # [T, V]
+    forward = forward or run
+    before = forward(model, ids, **options)[0]  # [T, V]
     columns = []
     for j in range(ids.shape[1]):
         other = ids.clone()
         other[0, j] = _another(ids[0, j].item(), model.config)
-        columns.append((before - run(model, other, **options)[0]).abs().amax(-1))  # [T]
+        columns.append((before - forward(model, other, **options)[0]).abs().amax(-1))  # [T]
         progress()
     return torch.stack(columns, dim=1).tolist()
 

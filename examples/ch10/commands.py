@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from examples.ch01.command import BadInput, Parser, dump_json, number_list, table, whole_number
+from examples.ch01.command import BadInput, Parser, number_list, show, table, whole_number
 from examples.ch02.artefact import PUBLISHED, load, load_config, require
 from examples.ch04 import experiments as ch04
 from examples.ch04 import plots as ch04_plots
@@ -27,8 +27,7 @@ def run(argv):
     args = options().parse_args(argv)
     if "threads" in args:
         torch.set_num_threads(args.threads)
-    value, text = args.command(args)
-    print(dump_json(value) if args.json else text + "\n", end="")
+    show(args)
 
 
 def options():
@@ -38,13 +37,7 @@ def options():
         description="The KV cache. Without a command: the tour, whose options `tour --help` lists.",
         default_command="tour",
     )
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-
-    def add(name, function, summary, *options):
-        sub = commands.add_parser(name, help=summary, description=summary).add(*options)
-        sub.set_defaults(command=function)
-        return sub
-
+    add = parser.add_command
     measured = ("model", "threads", "seed", "json")
     add("tour", tour, "a first look: one text with and without a cache", *measured)
     add("splits", splits, "a text fed in chunks, beside the oracle, and layer by layer", *measured)

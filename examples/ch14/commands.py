@@ -4,7 +4,7 @@ import json
 
 import torch
 
-from examples.ch01.command import Parser, dump_json, table, whole_number
+from examples.ch01.command import Parser, show, table, whole_number
 from examples.ch02.artefact import load, require
 from examples.ch03.tokens import decode
 from examples.ch04 import experiments as ch04
@@ -15,17 +15,15 @@ def run(argv):
     """Parse `argv`, run the command it names (`compare` when it names none), print tables or JSON."""
     args = options().parse_args(argv)
     torch.set_num_threads(args.threads)
-    value, text = args.command(args)
-    print(dump_json(value) if args.json else text + "\n", end="")
+    show(args)
 
 
 def options():
     """The script's argument parser, one sub-parser for each command."""
     parser = Parser(prog="llama_from_scratch.py", description="Llama by hand.", default_command="compare")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
     summary = "agreement with transformers: prompts, edges, layer by layer, greedy tokens"
-    sub = commands.add_parser("compare", help=summary, description=summary).add("model", "threads", "seed", "json")
-    sub.set_defaults(command=compare, model="smollm2")
+    sub = parser.add_command("compare", compare, summary, "model", "threads", "seed", "json")
+    sub.set_defaults(model="smollm2")
     sub.add_argument("--prompt", default=ex.PROMPT, help="the text to compare layer by layer and to go on from")
     sub.add_argument("--tokens", type=whole_number(1), default=40, metavar="N", help="greedy tokens to compare")
     return parser

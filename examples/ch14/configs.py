@@ -18,7 +18,7 @@ import math
 
 import torch
 
-from examples.ch01.command import BadInput, Parser, command, dump_json, number_list, table, whole_number
+from examples.ch01.command import BadInput, Parser, command, number_list, show, table, whole_number
 from examples.ch02.artefact import load, require
 from examples.ch04.experiments import check_finite
 from examples.ch14 import experiments as ex
@@ -37,12 +37,9 @@ def options():
         description="What a config costs. Without a command: the table, whose options `table --help` lists.",
         default_command="table",
     )
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def add(name, function, summary, *shared):
-        sub = commands.add_parser(name, help=summary, description=summary).add(*shared, "json")
-        sub.set_defaults(command=function)
-        return sub
+        return parser.add_command(name, function, summary, *shared, "json")
 
     def served(sub, batch, tokens, about="positions of each text"):
         sub.add_argument("--batch", type=whole_number(1, MOST), default=batch, metavar="B", help="texts at once")
@@ -211,8 +208,7 @@ def measure(args):
 def main(argv=None):
     """Run one of the script's commands; `table` when none is named."""
     args = options().parse_args(argv)
-    value, text = args.command(args)
-    print(dump_json(value) if args.json else text + "\n", end="")
+    show(args)
 
 
 if __name__ == "__main__":

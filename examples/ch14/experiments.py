@@ -3,7 +3,6 @@
 import statistics
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
@@ -16,36 +15,36 @@ from examples.ch10.kv_cache import KVCache
 from examples.ch14 import library as ch14_library
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14 import peers, serving, variants
+from examples.ch14.ablations import PLAY
 from examples.ch14.choices import Choices, Experts, Latent, options_of
 from examples.ch14.counts import cache_bytes, flops_per_token, kv_bytes_per_token, parameter_count
 from examples.ch14.families import choices_of, of, weight_shapes
 from examples.ch14.variant_cache import VariantCache, forward_cached
 
 PROMPT = "The capital of France is"
-LONG = 2048  # tokens of the longest comparison, where the model takes as many
+BEFORE = ch04.OTHERS[2]  # the text that stands before another one
 BAR = 1e-4  # of the largest logit: a Llama of many layers on real weights
 BOUND = 1e-5  # of the largest logit: the tiny models
-PLAY = Path(__file__).resolve().parent / "held_play.txt"
 
 # ------------------------------------------------------------------------------------------------------- Llama, on real weights
 
 
 def llama_agreement(model, prompt=PROMPT, tokens=40, seed=0):
-    """A Llama beside transformers: prompts, edges up to LONG tokens, every traced point, greedy tokens with our cache.
+    """A Llama beside transformers: prompts, edges up to chapter 4's LONGEST, every traced point, greedy tokens with our cache.
 
     {prompts, edges, layers, worst, same_argmax, positions, greedy, greedy_tokens, greedy_same, within}. worst: the largest
     difference of a logit over the largest logit.
     """
     library = ch14_library.library_model(model)
     prompts = ch04.compare_prompts(model, library) if model.tokenizer else []
-    full = min(LONG, model.config.n_positions)
+    full = min(ch04.LONGEST, model.config.n_positions)
     edges = []
     for batch, length in sorted({(1, 1), (1, min(2, full)), (4, min(64, full)), (1, full)}):
         ids = ch04.random_ids(model, length, batch, seed)
         with torch.no_grad():
             edges.append(ch04.agreement(ch04.run(model, ids), library(ids, use_cache=False).logits))
     ids = encode(prompt, model.tokenizer) if model.tokenizer else ch04.random_ids(model, min(5, full), seed=seed)
-    layers = ch04.compare_layers(model, library, ids, ch14_library.library_trace)
+    layers = ch04.compare_layers(model, library, ids)
     new = min(tokens, model.config.n_positions - ids.shape[1] + 1)
     cached = llama.Cached(model, capacity=ids.shape[1] + new - 1)  # the last token is never fed
     ours = generate(ids, model, new, end=None, forward=cached).row()
@@ -124,14 +123,8 @@ def some_ids(c, tokens, batch=1, seed=0):
 
 
 def influence(c, weights, ids):
-    """Chapter 4's `influence` for the configurable forward: [i][j] is the largest change at i when the id at j changes."""
-    before = variants.forward(ids, weights, c)[0]  # [T, V]
-    columns = []
-    for j in range(ids.shape[1]):
-        other = ids.clone()
-        other[0, j] = (other[0, j] + c.vocab_size // 2) % c.vocab_size
-        columns.append((before - variants.forward(other, weights, c)[0]).abs().amax(-1))
-    return torch.stack(columns, dim=1).tolist()
+    """Chapter 4's `influence` of the configurable forward, for GPT-2 and Llama too, whose own families have another."""
+    return ch04.influence(Artefact(c, weights, None, {}), ids, forward=lambda m, ids: variants.forward(ids, m.weights, m.config))
 
 
 def agreements(progress=lambda: None):
@@ -299,7 +292,7 @@ def cached_agreement(case, kind, changes, seed=0):
     for form in forms:
         whole = variants.forward(ids, weights, form)
         for sizes in SPLITS:
-            cache, logits, start = VariantCache(form), [], 0
+            cache, logits, start = VariantCache(form, ids.shape[0]), [], 0
             for size in sizes:
                 logits.append(forward_cached(ids[:, start : start + size], weights, form, cache))
                 start += size
@@ -328,10 +321,10 @@ def random_weights(c, seed=0):
     return weights
 
 
-def depth_config(norm_place, layers, width=64, norm="layer"):
+def depth_config(norm_place, layers, width=64):
     """A small model for the comparison of norm places: post without a final norm, as the original has it."""
     sizes = dict(vocab_size=64, n_embd=width, n_layer=layers, n_head=4, kv_heads=4, head_width=width // 4, inner_width=4 * width)
-    more = dict(n_positions=32, norm=norm, norm_place=norm_place, final_norm=norm_place != "post", positions="none")
+    more = dict(n_positions=32, norm="layer", norm_place=norm_place, final_norm=norm_place != "post", positions="none")
     more["embedding_scale"] = width**0.5  # rows of variance 1 / d: with it the stream starts at a root mean square of 1
     return Choices("depth", **sizes, **more, gated=False, norm_eps=1e-5)
 
@@ -408,14 +401,13 @@ def byte_entropy():
     return -(share * share.log()).sum().item()
 
 
-def trainings(layers=(4, 12, 24), places=("pre", "post", "both"), seeds=(0, 1), progress=lambda: None):
+def trainings(layers=(4, 12, 24), places=("pre", "post", "both"), seeds=(0, 1)):
     """`training` of each place and depth: [{norm_place, layers, loss, losses}], loss the mean over seeds."""
     rows = []
     for place in places:
         for n in layers:
             losses = [training(place, n, seed) for seed in seeds]
             rows.append({"norm_place": place, "layers": n, "loss": statistics.mean(losses), "losses": losses})
-            progress()
     return rows
 
 
@@ -512,7 +504,7 @@ def one_step(model, cache, ids, tokens):
     return step
 
 
-def in_turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
+def in_turns(steps, runs, timer=time.perf_counter):
     """{name: median seconds} of functions {name: function}, called in turn; the first call of each is discarded."""
     times = {name: [] for name in steps}
     for _ in range(runs + 1):
@@ -520,7 +512,6 @@ def in_turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
             start = timer()
             step()
             times[name].append(timer() - start)
-        progress()
     return {name: ch04.median_after(t) for name, t in times.items()}
 
 
@@ -557,7 +548,7 @@ def random_llama(config, seed=0):
     return Artefact(config, {n: random_tensor(n, s, seed) for n, s in tensor_shapes(config).items()}, None, {})
 
 
-def option_times(model, context=1000, batch=8, runs=7, timer=time.perf_counter, progress=lambda: None):
+def option_times(model, context=1000, batch=8, runs=7, timer=time.perf_counter):
     """A decode step of a Llama's shape with one option changed: [{option, ms, ratio, bytes_ratio}], ratios to the model as it is.
 
     bytes_ratio: what the bytes of `serving.decode_step` say. Random weights; the caches are full of noise; the kinds take turns.
@@ -577,7 +568,7 @@ def option_times(model, context=1000, batch=8, runs=7, timer=time.perf_counter, 
         other = random_llama(config)
         steps[name] = one_step(other, filled(other, batch, held), ch04.random_ids(other, 1, batch), held)
         said[name] = serving.decode_step(choices_of(config), held, batch, 4)["bytes"]
-    seconds = in_turns(steps, runs, timer, progress)
+    seconds = in_turns(steps, runs, timer)
     zero = "as it is"
     return [
         {"option": n, "ms": 1e3 * s, "ratio": s / seconds[zero], "bytes_ratio": said[n] / said[zero]} for n, s in seconds.items()

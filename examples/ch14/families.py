@@ -213,7 +213,7 @@ def _qwen(r, model_type, **more):
     if r.flag("use_sliding_window", False):  # else sliding_window stands there and says nothing
         first = r.layers("max_window_layers", 28)
         types = types or ["sliding_attention" if i >= first else "full_attention" for i in range(sizes["n_layer"])]
-        window = r.whole("sliding_window", default=None if "sliding_window" in r.values else 4096)
+        window = r.whole("sliding_window", default=_default(r, 4096))
         windows = () if window is None and not r.values.get("layer_types") else _by_type(r, types, sizes, window)
     return Choices(model_type, **sizes, rope=r.rope(), activation=r.one_of("hidden_act", GELUS, "silu"), windows=windows, **more)
 

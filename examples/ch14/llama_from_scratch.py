@@ -20,6 +20,8 @@ import torch
 from examples.ch01.command import BadInput, command
 from examples.ch04.gpt2_from_scratch import check_ids, no_trace
 from examples.ch10 import kv_cache
+from examples.ch14 import counts
+from examples.ch14.families import choices_of
 
 # -------------------------------------------------------------------------------------------------------- the forward pass
 
@@ -222,56 +224,22 @@ def halves_order(dh):
 
 
 # ---------------------------------------------------------------------------------------------------------- the cost model
+# The formulas for any family, of a Llama's choices: chapter 4's commands look for them beside the forward pass.
 
 
 def parameter_count(config):
-    """{component: parameters, ..., "total"}, in closed form, as chapter 4's. A tied head is counted once, a rotation has none.
-
-    With q = h dh and kv = g dh a layer has 2 d q + 2 d kv in attention, 3 d f in the feed-forward network and 2 d in its two
-    norms; where the config has biases, q + 2 kv + d and 2 f + d more.
-    """
-    d, f, L, V = config.n_embd, config.inner_width, config.n_layer, config.vocab_size
-    q, kv = config.n_head * config.head_width, config.kv_heads * config.head_width
-    counts = {
-        "token_embedding": V * d,
-        "attention": L * (2 * d * q + 2 * d * kv + (q + 2 * kv + d if config.attention_bias else 0)),
-        "feed_forward": L * (3 * d * f + (2 * f + d if config.mlp_bias else 0)),
-        "norms": (2 * L + 1) * d,
-        "output_projection": 0 if config.tie_word_embeddings else V * d,
-    }
-    return counts | {"total": sum(counts.values())}
+    """{component: parameters, ..., "total"}; see `counts.parameter_count`."""
+    return counts.parameter_count(choices_of(config))
 
 
 def flops_per_token(config, context):
-    """{component: FLOPs, ..., "total"} of the matmuls for one output token that attends over `context` positions.
-
-    The convention is that of chapter 4 (Kaplan et al., "Scaling Laws for Neural Language Models", 2020, table 1): 2 FLOPs a
-    weight, and 4 dh for each query head and position seen. Fewer key and value heads make fewer projections, not fewer scores.
-    Look-ups, norms, rotations, biases, softmax, SiLU and the gate's product are not counted.
-    Raises BadInput for a context outside 1 to n_positions.
-    """
-    if not 1 <= context <= config.n_positions:
-        raise BadInput(f"context {context} is not within 1 to n_positions {config.n_positions}; give one that is")
-    d, f, L = config.n_embd, config.inner_width, config.n_layer
-    q, kv = config.n_head * config.head_width, config.kv_heads * config.head_width
-    flops = {
-        "attention_projections": L * 2 * (2 * d * q + 2 * d * kv),
-        "attention_scores_and_values": L * 4 * q * context,
-        "feed_forward": L * 2 * 3 * d * f,
-        "output_projection": 2 * d * config.vocab_size,
-    }
-    return flops | {"total": sum(flops.values())}
+    """{component: FLOPs, ..., "total"} of one token over `context` positions, and errors; see `counts.flops_per_token`."""
+    return counts.flops_per_token(choices_of(config), context)
 
 
 def flops_per_pass(config, tokens, batch=1, pairs="full"):
-    """{component: FLOPs, ..., "total"} of one pass over [batch, tokens]; pairs and errors as in chapter 4's."""
-    if pairs not in ("full", "causal"):
-        raise BadInput(f"pairs is {pairs!r}; give full or causal")
-    flops = {name: n * batch * tokens for name, n in flops_per_token(config, tokens).items() if name != "total"}
-    if pairs == "causal":  # the mean number of visible positions is (T + 1) / 2
-        q = config.n_head * config.head_width
-        flops["attention_scores_and_values"] = batch * config.n_layer * 4 * q * tokens * (tokens + 1) // 2
-    return flops | {"total": sum(flops.values())}
+    """{component: FLOPs, ..., "total"} of one pass over [batch, tokens], and errors; see `counts.flops_per_pass`."""
+    return counts.flops_per_pass(choices_of(config), tokens, batch, pairs)
 
 
 # ------------------------------------------------------------------------------------------------------------- with a cache

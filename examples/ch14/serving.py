@@ -1,6 +1,5 @@
 """What a config costs to serve: memory, and one decode step operation by operation, in FLOPs and bytes."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +25,7 @@ PEAK, BANDWIDTH = 989e12, 3.35e12  # FLOP/s in bfloat16 and bytes/s of one H100 
 
 def published():
     """{name: {published, released, config}} of the models whose configurations this chapter keeps as data."""
-    return json.loads(CONFIGS.read_text(encoding="utf-8"))["models"]
+    return read_json(CONFIGS)["models"]
 
 
 def config_named(source):

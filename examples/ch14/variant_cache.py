@@ -7,16 +7,15 @@ which is made once for its capacity, serves GPT-2 and Llama.
 
 import torch
 
-from examples.ch01.command import BadInput
-from examples.ch04.gpt2_from_scratch import check_ids
+from examples.ch10 import kv_cache
 from examples.ch14 import variants
 
 
 class VariantCache:
     """What a model keeps of the positions it was fed: for each layer two tensors and the positions that they are of."""
 
-    def __init__(self, choices):
-        self.choices = choices
+    def __init__(self, choices, batch=1):
+        self.choices, self.batch = choices, batch
         self.length = 0  # positions fed
         self.kept = [None] * choices.n_layer  # of each layer (first, second, positions [S]), tensors [..., S, width]
         self.pending = list(self.kept)
@@ -50,15 +49,10 @@ def forward_cached(ids, weights, choices, cache, trace=None):
 
     Raises BadInput for ids that the model does not take, for more positions than it has, and for another batch than the cache's.
     """
-    check_ids(ids, choices)
-    past, T = cache.length, ids.shape[1]
-    if past + T > choices.n_positions:
-        raise BadInput(f"{past} cached and {T} new tokens are {past + T}, more than n_positions {choices.n_positions}; give fewer")
-    if cache.kept[0] is not None and cache.kept[0][0].shape[0] != ids.shape[0]:
-        raise BadInput(f"{ids.shape[0]} rows of ids for a cache of {cache.kept[0][0].shape[0]}; make a cache for as many")
-    at = torch.arange(past, past + T, device=ids.device)  # [T]
+    kv_cache.check(ids, choices, cache)
+    at = kv_cache.positions(cache.length, ids.shape[1], ids.device)  # [T]
     x = variants.residual_stream(ids, weights, choices, trace=trace, at=at, cache=cache)  # [B, T, d]
-    cache.advance(T)
+    cache.advance(ids.shape[1])
     return variants.unembed(x, weights, choices, trace)  # [B, T, V]
 
 
@@ -71,12 +65,12 @@ class Cached:
 
     def __init__(self, choices, weights):
         self.choices, self.weights = choices, weights
-        self.fed, self.cache = None, VariantCache(choices)
+        self.fed, self.cache = None, None
 
     def __call__(self, ids):
-        held = self.cache.length
-        if held >= ids.shape[1] or (held and not torch.equal(self.fed, ids[:, :held])):
-            self.cache, held = VariantCache(self.choices), 0
+        held = 0 if self.fed is None else self.fed.shape[1]
+        if held == 0 or held >= ids.shape[1] or not torch.equal(self.fed, ids[:, :held]):
+            self.cache, held = VariantCache(self.choices, ids.shape[0]), 0
         logits = forward_cached(ids[:, held:], self.weights, self.choices, self.cache)  # [B, T, V]
         self.fed = ids.clone()
         return logits[:, -1:]

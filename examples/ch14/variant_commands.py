@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from examples.ch01.command import BadInput, Parser, dump_json, table, whole_number
+from examples.ch01.command import BadInput, Parser, show, table, whole_number
 from examples.ch02.artefact import load
 from examples.ch04 import experiments as ch04
 from examples.ch04.plots import check_target
@@ -16,16 +16,13 @@ from examples.ch14 import plots, serving
 from examples.ch14.choices import explain as sentences
 from examples.ch14.choices import options_of
 
-BEFORE = "The committee will meet again on Tuesday to discuss the new budget."
-
 
 def run(argv):
     """Parse `argv`, run the command it names (`table` when it names none), print tables or JSON."""
     args = options().parse_args(argv)
     if "threads" in args:
         torch.set_num_threads(args.threads)
-    value, text = args.command(args)
-    print(dump_json(value) if args.json else text + "\n", end="")
+    show(args)
 
 
 def options():
@@ -35,13 +32,7 @@ def options():
         description="One forward pass for fourteen families. Without a command: the table of the ten choices.",
         default_command="table",
     )
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-
-    def add(name, function, summary, *shared):
-        sub = commands.add_parser(name, help=summary, description=summary).add(*shared)
-        sub.set_defaults(command=function)
-        return sub
-
+    add = parser.add_command
     add("table", choices_table, "the ten choices: who takes which option, what it costs, does it agree", "threads", "json")
     sub = add("explain", explain, "which computation a config is, line by line", "json")
     sub.add_argument("config", metavar="CONFIG", help="a config.json, its folder, embedded, or a model of configs.py's table")
@@ -157,7 +148,7 @@ def prefix(args):
         table(["positions later", "logits off, of the largest", "same argmax"], shown),
     ]
     if ex.of(model)[0].positions == "rope":
-        before = ch04.text_ids(model, BEFORE) if model.tokenizer else ch04.random_ids(model, 7, seed=args.seed + 1)
+        before = ch04.text_ids(model, ex.BEFORE) if model.tokenizer else ch04.random_ids(model, 7, seed=args.seed + 1)
         rows = ex.prefix_keys(model, before, ids)
         value |= {"before": before.shape[1], "layers": rows}
         text += [
