@@ -12,9 +12,9 @@ from examples.ch04 import gpt2_from_scratch as gpt2
 RIGHT_ATTENTION, RIGHT_LINEAR, RIGHT_NORM = gpt2.attention, gpt2.linear, gpt2.layer_norm
 
 
-def mask(shift):
-    def attention(x, w, c, layer, hidden, *rest):
-        return RIGHT_ATTENTION(x, w, c, layer, None if hidden is None else torch.ones_like(hidden).triu(shift), *rest)
+def shifted_mask(shift):
+    def attention(x, w, c, layer, mask, *rest):
+        return RIGHT_ATTENTION(x, w, c, layer, None if mask is None else torch.ones_like(mask).triu(shift), *rest)
 
     return attention
 
@@ -53,8 +53,8 @@ def epsilon(x, weights, name, c):
 
 
 FAULTS = {
-    "the mask hides the position itself's successor too late": ("attention", mask(2)),
-    "no mask at all": ("attention", lambda x, w, c, i, hidden, *rest: RIGHT_ATTENTION(x, w, c, i, None, *rest)),
+    "the mask hides the position itself's successor too late": ("attention", shifted_mask(2)),
+    "no mask at all": ("attention", lambda x, w, c, i, mask, *rest: RIGHT_ATTENTION(x, w, c, i, None, *rest)),
     "heads in reverse order": ("attention", head_order),
     "heads interleaved": ("attention", _interleaved_heads),
     "the square matrix transposed": ("linear", _transposed),

@@ -317,7 +317,7 @@ class Measurements(unittest.TestCase):
             self.assertEqual(three, 3 * one)
         half = gpt2.tensor_table(config(), 8, bytes_per_number=2)
         for a, b in zip(half, gpt2.tensor_table(config(), 8), strict=True):
-            self.assertEqual(b["bytes"], a["bytes"] * (1 if a["point"] == "future" else 2))  # the mask is of booleans
+            self.assertEqual(b["bytes"], a["bytes"] * (1 if a["point"] == "mask" else 2))  # the mask is of booleans
 
     def test_a_trace_that_looks_empty(self):
         class Kept(dict):

@@ -9,7 +9,7 @@ from examples.ch04 import gpt2_from_scratch as gpt2
 from scripts import compare_published, evidence
 from scripts.registry import measure_by_id
 from tests import records
-from tests.faults import epsilon, head_order, mask
+from tests.faults import epsilon, head_order, shifted_mask
 from tests.standin_hub import COMMIT, StandInHub, needs_loopback
 from tests.support import FolderCase, call
 
@@ -45,7 +45,7 @@ class Mutations(unittest.TestCase):
             self.assertNotEqual(records.without_worst(records.again(id)), records.without_worst(RECORDS[id]["values"]))
 
     def test_the_mask_off_by_one(self):
-        self.assertBreaks("ch04.mask", "attention", mask(2))
+        self.assertBreaks("ch04.mask", "attention", shifted_mask(2))
 
     def test_anotherepsilon(self):
         for id in ("ch04.agreement", "ch04.layers"):

@@ -16,7 +16,7 @@ from examples.ch02 import artefact
 from examples.ch04 import experiments as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.library import library_model, library_trace
-from tests.faults import FAULTS, head_order, mask
+from tests.faults import FAULTS, head_order, shifted_mask
 from tests.support import (
     BASELINE,
     BASELINE_ARGMAX,
@@ -229,10 +229,10 @@ class Mask(unittest.TestCase):
 
     def test_a_mask_off_by_one_is_seen(self):
         for shift, earlier in ((2, True), (1, False)):
-            with mock.patch.object(gpt2, "attention", mask(shift)):
+            with mock.patch.object(gpt2, "attention", shifted_mask(shift)):
                 self.assertEqual(max(ex.change_last(self.model, self.ids)[0][:-1]) > 0, earlier)
                 self.assertEqual(ex.above_diagonal(ex.influence(self.model, self.ids)) > 0, earlier)
-        with mock.patch.object(gpt2, "attention", mask(0)):  # hides the position itself: row 0 sees nothing
+        with mock.patch.object(gpt2, "attention", shifted_mask(0)):  # hides the position itself: row 0 sees nothing
             self.assertTrue(math.isnan(ex.change_last(self.model, self.ids)[0][0]))
 
     def test_scores_below_the_mask(self):  # C21
@@ -359,7 +359,7 @@ class Trace(unittest.TestCase):
         self.assertEqual({math.prod(s) for s in squares}, {7 * 7, 3 * 2 * 7 * 7})
         rows = gpt2.tensor_table(config(), 7, 3)
         self.assertEqual({math.prod(r["shape"]) for r in rows if r["growth"] == "T^2"}, {7 * 7, 3 * 2 * 7 * 7})
-        self.assertEqual({r["point"] for r in rows if not r["traced"]}, {"future", "qkv", "mixed", "inner"})
+        self.assertEqual({r["point"] for r in rows if not r["traced"]}, {"mask", "qkv", "mixed", "inner"})
 
     def test_growth(self):
         one, two = ({r["point"]: r for r in gpt2.tensor_table(config(), t)} for t in (8, 16))
@@ -456,8 +456,8 @@ class Cost(unittest.TestCase):
     def test_score_bytes(self):
         rows = {r["point"]: r for r in gpt2.tensor_table(artefact.PUBLISHED["gpt2"], 1024)}
         self.assertEqual((rows["scores"]["bytes"], rows["scores"]["count"]), (12 * 1024**2 * 4, 12))
-        self.assertEqual([p for p, r in rows.items() if r["growth"] == "T^2"], ["future", "scores", "weights"])
-        self.assertEqual((rows["future"]["bytes"], rows["future"]["count"]), (1024**2, 1))
+        self.assertEqual([p for p, r in rows.items() if r["growth"] == "T^2"], ["mask", "scores", "weights"])
+        self.assertEqual((rows["mask"]["bytes"], rows["mask"]["count"]), (1024**2, 1))
         with self.assertRaises(BadInput):
             gpt2.tensor_table(artefact.PUBLISHED["gpt2"], 1025)
 

@@ -39,8 +39,8 @@ def off_by_one():
     right = llama.attention
 
     def wrong(*args):
-        future = args[5]
-        return right(*args[:5], None if future is None else future.triu(2), *args[6:])
+        mask = args[5]
+        return right(*args[:5], None if mask is None else mask.triu(2), *args[6:])
 
     return mock.patch.object(llama, "attention", wrong)
 

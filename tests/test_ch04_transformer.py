@@ -129,15 +129,15 @@ class OnlyAttentionMixesPositions(unittest.TestCase):
         self.assertFalse(torch.equal(kept[0][0, 3], kept[1][0, 3]))
 
     def test_attention_does(self):
-        for hidden in (None, torch.ones(8, 8, dtype=torch.bool).triu(1)):
-            part = lambda x, hidden=hidden: gpt2.attention(x, self.weights, self.config, 0, hidden, -torch.inf, lambda *_: 0)  # noqa: E731
+        for mask in (None, torch.ones(8, 8, dtype=torch.bool).triu(1)):
+            part = lambda x, mask=mask: gpt2.attention(x, self.weights, self.config, 0, mask, -torch.inf, lambda *_: 0)  # noqa: E731
             self.assertFalse(self.same_at_4(part))
 
     def test_position_0_sees_only_itself(self):
         """With the mask, position 0 has one visible position, so there attention does not mix either."""
         self.other[0, 0] = self.x[0, 0]
-        hidden = torch.ones(8, 8, dtype=torch.bool).triu(1)
-        a, b = (gpt2.attention(x, self.weights, self.config, 0, hidden, -torch.inf, lambda *_: 0) for x in (self.x, self.other))
+        mask = torch.ones(8, 8, dtype=torch.bool).triu(1)
+        a, b = (gpt2.attention(x, self.weights, self.config, 0, mask, -torch.inf, lambda *_: 0) for x in (self.x, self.other))
         self.assertTrue(torch.equal(a[0, 0], b[0, 0]))
 
 

@@ -10,7 +10,7 @@ from examples.ch05 import experiments as ex
 from examples.ch05 import generate as loop
 from examples.ch05 import sampling
 from tests import records
-from tests.faults import mask
+from tests.faults import shifted_mask
 
 RECORDS = records.of("ch05")
 RIGHT_TOP_K, RIGHT_DRAW, RIGHT_CHOOSE = sampling.keep_top_k, sampling.draw, loop.choose
@@ -55,7 +55,7 @@ class Mutations(unittest.TestCase):
         self.assertBreaks("ch05.draws", ex, "draw", lambda p, g: (RIGHT_DRAW(p, g) + 1) % p.shape[-1])
 
     def test_the_mask_off_by_one(self):
-        self.assertBreaks("ch05.greedy", gpt2, "attention", mask(2))
+        self.assertBreaks("ch05.greedy", gpt2, "attention", shifted_mask(2))
 
     def test_rows_that_share_a_generator(self):
         shared = torch.Generator()

@@ -23,7 +23,7 @@ from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch05 import experiments as ex
 from examples.ch05 import generate as module
 from examples.ch05.generate import Stream, end_tokens, generate
-from tests.faults import head_order, mask
+from tests.faults import head_order, shifted_mask
 from tests.support import ROOT, FolderCase, call, config, library_gpt2, weights, write_folder
 
 MODEL = Artefact(config(), weights(), None, {})  # G: 11 ids, 16 positions
@@ -61,7 +61,7 @@ class Greedy(unittest.TestCase):
             ]
 
         self.assertEqual(differs(), [])
-        for fault in (mask(2), head_order):
+        for fault in (shifted_mask(2), head_order):
             with mock.patch.object(gpt2, "attention", fault):
                 self.assertTrue(differs())
         self.assertTrue(differs(forward=lambda ids: gpt2.forward(ids, MODEL.weights, MODEL.config)[:, : max(1, ids.shape[1] - 1)]))

@@ -50,7 +50,7 @@ class Mutations(unittest.TestCase):
             self.assertBreaks(id, kv_cache, "positions", wrong)
 
     def test_the_mask_top_left(self):
-        self.assertBreaks("ch10.splits", kv_cache, "hidden", lambda past, new, device="cpu": ex.top_left(past, new))
+        self.assertBreaks("ch10.splits", kv_cache, "mask_after", lambda past, new, device="cpu": ex.top_left(past, new))
 
     def test_old_pairs_rewritten(self):
         def rewrites(cache, layer, k, v):

@@ -117,7 +117,7 @@ class Splits(unittest.TestCase):
 
     def test_planted_faults_of_the_cache(self):
         theirs = ch04.run(MODEL, FULL)
-        right_positions, right_hidden, right_extend = kv_cache.positions, kv_cache.hidden, KVCache.extend
+        right_positions, right_mask, right_extend = kv_cache.positions, kv_cache.mask_after, KVCache.extend
 
         def upper_layers_forget(cache, layer, k, v):
             found = right_extend(cache, layer, k, v)
@@ -138,9 +138,9 @@ class Splits(unittest.TestCase):
         for target, name, fault in (
             (kv_cache, "positions", lambda past, new, device="cpu": right_positions(0, new)),
             (kv_cache, "positions", lambda past, new, device="cpu": right_positions(max(0, past - 1), new)),
-            (kv_cache, "hidden", lambda past, new, device="cpu": None),
-            (kv_cache, "hidden", lambda past, new, device="cpu": ex.top_left(past, new)),
-            (kv_cache, "hidden", hides_itself),
+            (kv_cache, "mask_after", lambda past, new, device="cpu": None),
+            (kv_cache, "mask_after", lambda past, new, device="cpu": ex.top_left(past, new)),
+            (kv_cache, "mask_after", hides_itself),
             (KVCache, "extend", upper_layers_forget),
             (KVCache, "extend", values_in_the_keys),
             (KVCache, "extend", every_layer_in_the_first),
@@ -148,13 +148,13 @@ class Splits(unittest.TestCase):
             with mock.patch.object(target, name, fault):
                 self.assertGreater(relative(in_chunks(MODEL, FULL, [4, 1, 8, 1, 2]), theirs), 100 * BOUND, (name, fault))
         self.assertLessEqual(relative(in_chunks(MODEL, FULL, [4, 1, 8, 1, 2]), theirs), BOUND)
-        self.assertIsNone(right_hidden(5, 1))
+        self.assertIsNone(right_mask(5, 1))
 
     def test_the_mask_is_the_last_rows_of_the_square(self):
         square = torch.ones(9, 9, dtype=torch.bool).triu(1)
         for past in range(8):
             for new in range(2, 10 - past):
-                self.assertTrue(torch.equal(kv_cache.hidden(past, new), square[past : past + new, : past + new]))
+                self.assertTrue(torch.equal(kv_cache.mask_after(past, new), square[past : past + new, : past + new]))
 
 
 LIBRARY = library_gpt2(MODEL.config, MODEL.weights)
@@ -187,9 +187,9 @@ class Invariants(unittest.TestCase):
             return found
 
         def looks_ahead(past, new, device="cpu"):
-            return kv_cache_hidden(past, new).roll(-1, 0) if new > 1 else None
+            return right_mask(past, new).roll(-1, 0) if new > 1 else None
 
-        kv_cache_hidden = kv_cache.hidden
+        right_mask = kv_cache.mask_after
         with mock.patch.object(KVCache, "extend", rewrites):
             self.assertFalse(ex.invariants(MODEL, FULL, [4, 12])["old_pairs_kept"])
         with mock.patch.object(KVCache, "extend", leaks):
@@ -198,7 +198,7 @@ class Invariants(unittest.TestCase):
             self.assertFalse(ex.invariants(MODEL, IDS, [4, 4])["nothing_behind_them"])
         with mock.patch.object(kv_cache, "positions", lambda past, new, device="cpu": torch.arange(new)):
             self.assertFalse(all(r["same"] for r in ex.reuse(MODEL, FULL[:, :6], [torch.tensor([1])])))
-        with mock.patch.object(kv_cache, "hidden", looks_ahead):
+        with mock.patch.object(kv_cache, "mask_after", looks_ahead):
             self.assertFalse(ex.invariants(MODEL, FULL, [4, 12])["causal_logits"])
         with mock.patch.object(KVCache, "advance", lambda cache, ids: setattr(cache, "length", cache.length + 1)):
             self.assertFalse(ex.invariants(MODEL, FULL, [4, 12])["holds_t_pairs"])
@@ -474,7 +474,7 @@ class Failures(unittest.TestCase):
             if past:
                 forward_cached(FULL[:, :past], MODEL.weights, MODEL.config, cache)
             ids = FULL[:, past : past + new]
-            ex.guarded(ids, MODEL.config, cache, kv_cache.positions(past, new), kv_cache.hidden(past, new))
+            ex.guarded(ids, MODEL.config, cache, kv_cache.positions(past, new), kv_cache.mask_after(past, new))
             if new > 1:
                 with self.assertRaisesRegex(BadInput, "align the mask"):
                     ex.guarded(ids, MODEL.config, cache, kv_cache.positions(past, new), None)

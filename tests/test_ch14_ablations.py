@@ -169,7 +169,7 @@ class Changes(unittest.TestCase):
             return mock.patch.object(variants, name, part)
 
         own = families.of(LLAMA)[0]
-        seen_by_all = mock.patch.object(variants, "hidden", lambda back, window=None: torch.zeros_like(back, dtype=torch.bool))
+        seen_by_all = mock.patch.object(variants, "window_mask", lambda back, window=None: torch.zeros_like(back, dtype=torch.bool))
 
         def always_hidden(*args):  # a pass that masks whatever `causal` says
             args = list(args)

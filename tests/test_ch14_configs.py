@@ -1143,7 +1143,7 @@ class Faults(Checks):
             self.assertCaught(counts, "seen", fault, self.check_causal, "mistral")
         self.assertCaught(counts, "_pairs", halved, self.check_causal, "llama")
         wider = lambda right: lambda back, window=None: right(back, window and window + 1)  # noqa: E731
-        self.assertCaught(variants, "hidden", wider, self.check_causal, "gemma2")
+        self.assertCaught(variants, "window_mask", wider, self.check_causal, "gemma2")
 
     def test_caches(self):
         eight = named("llama-3-8b"), 8192, 2, 1_073_741_824

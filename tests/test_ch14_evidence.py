@@ -74,10 +74,10 @@ class Mutations(unittest.TestCase):
             self.assertNotEqual(records.without_worst(records.again(id)), records.without_worst(RECORDS[id]["values"]))
 
     def test_a_window_that_leaves_the_query_out(self):
-        right = variants.hidden
+        right = variants.window_mask
         wrong = lambda back, window=None: right(back, window and window + 1)  # noqa: E731
-        self.assertBreaks("ch14.windows", variants, "hidden", wrong)
-        self.assertBreaks("ch14.families", variants, "hidden", wrong)
+        self.assertBreaks("ch14.windows", variants, "window_mask", wrong)
+        self.assertBreaks("ch14.families", variants, "window_mask", wrong)
 
     def test_the_other_rotation(self):
         self.assertBreaks("ch14.families", llama, "rotate", llama.rotate_interleaved)

@@ -403,7 +403,7 @@ class Files(FolderCase):
 class Windows(unittest.TestCase):
     def test_a_window_holds_the_query_itself(self):  # C24
         at = torch.arange(5)
-        shown = (~variants.hidden(at[:, None] - at[None, :], 3)).int().tolist()
+        shown = (~variants.window_mask(at[:, None] - at[None, :], 3)).int().tolist()
         self.assertEqual(shown, [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [0, 1, 1, 1, 0], [0, 0, 1, 1, 1]])
 
     def test_known_logits(self):  # C24
@@ -428,8 +428,8 @@ class Windows(unittest.TestCase):
     def test_reach(self):
         for row in ex.reaches():
             self.assertEqual(row["farthest"], row["formula"], row)
-        right = variants.hidden
-        with mock.patch.object(variants, "hidden", lambda back, window=None: right(back, window and window + 1)):
+        right = variants.window_mask
+        with mock.patch.object(variants, "window_mask", lambda back, window=None: right(back, window and window + 1)):
             self.assertNotEqual(ex.reach(3, 2)["farthest"], ex.reach(3, 2)["formula"])
 
     def test_a_decode_step_keeps_one_less_than_the_window(self):  # C24

@@ -356,12 +356,12 @@ def position_by_itself(model, seed=0):
     for one in (ids, other):
         run(model, one, trace=lambda point, layer, x: kept.append(x) if point == "embedding" else None)
     x, y = kept  # each [1, T, d], the same at one position
-    hidden = torch.ones(9, 9, dtype=torch.bool, device=x.device).triu(1)
+    mask = gpt2.causal_mask(9, 9, x.device)
     parts = {
         "embedding": lambda x: x,
         "layer_norm": lambda x: gpt2.layer_norm(x, weights, "h.0.ln_1", config),
         "feed_forward": lambda x: gpt2.mlp(x, weights, config, 0, lambda *_: None),
-        "attention": lambda x: gpt2.attention(x, weights, config, 0, hidden, float("-inf"), lambda *_: None),
+        "attention": lambda x: gpt2.attention(x, weights, config, 0, mask, float("-inf"), lambda *_: None),
     }
     return {name: torch.equal(part(x)[0, at], part(y)[0, at]) for name, part in parts.items()}
 

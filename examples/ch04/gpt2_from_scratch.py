@@ -47,10 +47,15 @@ def residual_stream(ids, weights, config, causal=True, trace=None, masked_score=
     T = ids.shape[1]
     x = weights["wte.weight"][ids] + weights["wpe.weight"][:T]  # [B, T, d]
     trace("embedding", None, x)
-    future = torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1) if causal else None  # [T, T], True: not to be seen
+    mask = causal_mask(T, T, x.device) if causal else None
     for layer in range(config.n_layer):
-        x = block(x, weights, config, layer, future, masked_score, trace)  # [B, T, d]
+        x = block(x, weights, config, layer, mask, masked_score, trace)  # [B, T, d]
     return x
+
+
+def causal_mask(T, S, device="cpu"):
+    """[T, S], True where one of T new positions may not look at one of S: row i sees itself and the S - T + i before it."""
+    return torch.ones(T, S, dtype=torch.bool, device=device).triu(S - T + 1)
 
 
 def unembed(x, weights, config, trace=None):
@@ -63,11 +68,11 @@ def unembed(x, weights, config, trace=None):
     return logits
 
 
-def block(x, weights, config, layer, future, masked_score, trace, cache=None):
+def block(x, weights, config, layer, mask, masked_score, trace, cache=None):
     """One layer: two sublayers, each of which reads a normalised copy of the stream x [B, T, d] and adds to the stream."""
     normed = layer_norm(x, weights, f"h.{layer}.ln_1", config)  # [B, T, d]
     trace("norm_1", layer, normed)
-    added = attention(normed, weights, config, layer, future, masked_score, trace, cache)  # [B, T, d]
+    added = attention(normed, weights, config, layer, mask, masked_score, trace, cache)  # [B, T, d]
     trace("attention", layer, added)
     x = x + added  # [B, T, d]
     trace("residual_mid", layer, x)
@@ -80,10 +85,10 @@ def block(x, weights, config, layer, future, masked_score, trace, cache=None):
     return x
 
 
-def attention(x, weights, config, layer, future, masked_score, trace, cache=None):
-    """What attention adds to the stream [B, T, d]: the one place where positions meet. `future` [T, T] is True where j > i.
+def attention(x, weights, config, layer, mask, masked_score, trace, cache=None):
+    """What attention adds to the stream [B, T, d]: the one place where positions meet. `mask` [T, T] is True where j > i.
 
-    cache: chapter 10's, which keeps the new keys and values and gives back all S of them; `future` is then [T, S].
+    cache: chapter 10's, which keeps the new keys and values and gives back all S of them; `mask` is then [T, S].
     """
     B, T, d = x.shape
     qkv = linear(x, weights, f"h.{layer}.attn.c_attn")  # [B, T, 3d]
@@ -96,8 +101,8 @@ def attention(x, weights, config, layer, future, masked_score, trace, cache=None
     if config.reorder_and_upcast_attn:
         q, k = _wide(q), _wide(k)
     scores = (q * attention_scale(config, layer)) @ k.transpose(-1, -2)  # [B, h, T, S], and S = T without a cache
-    if future is not None:
-        scores.masked_fill_(future, masked_score)
+    if mask is not None:
+        scores.masked_fill_(mask, masked_score)
     trace("scores", layer, scores)
     shares = torch.softmax(scores, dim=-1).to(v.dtype)  # [B, h, T, S], each row sums to 1
     trace("weights", layer, shares)
@@ -260,7 +265,7 @@ def tensor_table(config, tokens, batch=1, bytes_per_number=4):
     if not 1 <= tokens <= config.n_positions:
         raise BadInput(f"{tokens} tokens are not within 1 to n_positions {config.n_positions}; give as many as that")
     B, T, d, h, f, L = batch, tokens, config.n_embd, config.n_head, config.inner_width, config.n_layer
-    shapes = {"embedding": (B, T, d), "future": (T, T)}
+    shapes = {"embedding": (B, T, d), "mask": (T, T)}
     for point in LAYER_POINTS:
         if point == "q":
             shapes["qkv"] = (B, T, 3 * d)
@@ -274,10 +279,10 @@ def tensor_table(config, tokens, batch=1, bytes_per_number=4):
     return [
         {
             "point": point,
-            "count": 1 if point in ("embedding", "future", "final_norm", "logits") else L,
+            "count": 1 if point in ("embedding", "mask", "final_norm", "logits") else L,
             "shape": list(shape),
-            "bytes": math.prod(shape) * (1 if point == "future" else bytes_per_number),  # the mask is of booleans
-            "growth": "T^2" if point in ("future", "scores", "weights") else "T",
+            "bytes": math.prod(shape) * (1 if point == "mask" else bytes_per_number),  # the mask is of booleans
+            "growth": "T^2" if point in ("mask", "scores", "weights") else "T",
             "traced": point in POINTS,
         }
         for point, shape in shapes.items()

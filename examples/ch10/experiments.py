@@ -14,7 +14,7 @@ from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.library import library_model
 from examples.ch05.generate import generate, whole_text
-from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, check, forward_cached, hidden, pass_over, positions
+from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, check, forward_cached, mask_after, pass_over, positions
 
 GPT3 = GPT2Config(vocab_size=50257, n_positions=2048, n_embd=12288, n_layer=96, n_head=96)
 TOY = GPT2Config(vocab_size=256, n_positions=64, n_embd=64, n_layer=4, n_head=4)  # four layers and width 64, as published
@@ -193,7 +193,7 @@ class Wrong:
     for a prefix of whatever text comes.
     """
 
-    def __init__(self, model, at=positions, mask=hidden, cache=None):
+    def __init__(self, model, at=positions, mask=mask_after, cache=None):
         self.model, self.at, self.mask = model, at, mask
         self.cache = KVCache.of(model) if cache is None else cache
 

@@ -154,7 +154,7 @@ def stream_cached(ids, weights, config, cache, trace=None):
     if weights["wte.weight"].dtype != cache.keys.dtype:
         raise BadInput(f"the cache is {cache.keys.dtype} and the weights are {weights['wte.weight'].dtype}; make it by KVCache.of")
     past, T = cache.length, ids.shape[1]
-    return pass_over(ids, weights, config, cache, positions(past, T, ids.device), hidden(past, T, ids.device), trace)
+    return pass_over(ids, weights, config, cache, positions(past, T, ids.device), mask_after(past, T, ids.device), trace)
 
 
 def positions(past, new, device="cpu"):
@@ -162,16 +162,16 @@ def positions(past, new, device="cpu"):
     return torch.arange(past, past + new, device=device)
 
 
-def hidden(past, new, device="cpu"):
-    """True [T, S] where a new position may not look: row i sees itself and the past + i before it.
+def mask_after(past, new, device="cpu"):
+    """The mask [T, S] of `new` positions after `past` others; None for one, which sees everything.
 
-    The mask is the last T rows of chapter 4's square, so it is aligned bottom right. None for one token, which sees everything.
+    It is the last T rows of chapter 4's square, so it is aligned bottom right.
     """
-    return torch.ones(new, past + new, dtype=torch.bool, device=device).triu(past + 1) if new > 1 else None
+    return gpt2.causal_mask(new, past + new, device) if new > 1 else None
 
 
-def pass_over(ids, weights, config, cache, at, future, trace=None):
-    """Chapter 4's layers over the new `ids` [B, T] at positions `at` [T] with mask `future` [T, S]; then the cache holds them.
+def pass_over(ids, weights, config, cache, at, mask, trace=None):
+    """Chapter 4's layers over the new `ids` [B, T] at positions `at` [T] with mask `mask` [T, S]; then the cache holds them.
 
     `stream_cached` gives it the right positions and mask. The failures of this chapter give it others, and nothing complains.
     """
@@ -179,7 +179,7 @@ def pass_over(ids, weights, config, cache, at, future, trace=None):
     x = weights["wte.weight"][ids] + weights["wpe.weight"][at]  # [B, T, d]
     trace("embedding", None, x)
     for layer in range(config.n_layer):
-        x = gpt2.block(x, weights, config, layer, future, -math.inf, trace, cache)  # [B, T, d]
+        x = gpt2.block(x, weights, config, layer, mask, -math.inf, trace, cache)  # [B, T, d]
     cache.advance(ids)
     return x
 

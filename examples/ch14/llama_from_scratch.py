@@ -18,7 +18,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 
 from examples.ch01.command import BadInput, command
-from examples.ch04.gpt2_from_scratch import check_ids, no_trace
+from examples.ch04.gpt2_from_scratch import causal_mask, check_ids, no_trace
 from examples.ch10 import kv_cache
 from examples.ch14 import counts
 from examples.ch14.families import choices_of
@@ -39,18 +39,18 @@ def residual_stream(ids, weights, config, causal=True, trace=None, masked_score=
     """The stream [B, T, d] after the last layer, not yet normalised."""
     check_ids(ids, config)
     T = ids.shape[1]
-    future = torch.ones(T, T, dtype=torch.bool, device=ids.device).triu(1) if causal else None  # [T, T], True: not to be seen
-    return pass_over(ids, weights, config, torch.arange(T, device=ids.device), future, masked_score, trace)
+    mask = causal_mask(T, T, ids.device) if causal else None
+    return pass_over(ids, weights, config, torch.arange(T, device=ids.device), mask, masked_score, trace)
 
 
-def pass_over(ids, weights, config, at, future, masked_score=-math.inf, trace=None, cache=None):
-    """The stream [B, T, d] of `ids` [B, T] at positions `at` [T], each attending as `future` [T, S] says."""
+def pass_over(ids, weights, config, at, mask, masked_score=-math.inf, trace=None, cache=None):
+    """The stream [B, T, d] of `ids` [B, T] at positions `at` [T], each attending as `mask` [T, S] says."""
     trace = no_trace if trace is None else trace
     x = weights["model.embed_tokens.weight"][ids]  # [B, T, d]
     angles = rotation(at, config.rope, config.head_width, x.dtype)  # cos and sin, each [T, dh]
     trace("embedding", None, x)  # after the angles: a stopwatch counts positions to the embedding, as with GPT-2's table
     for layer in range(config.n_layer):
-        x = block(x, weights, config, layer, angles, future, masked_score, trace, cache)  # [B, T, d]
+        x = block(x, weights, config, layer, angles, mask, masked_score, trace, cache)  # [B, T, d]
     return x
 
 
@@ -65,12 +65,12 @@ def unembed(x, weights, config, trace=None):
     return logits
 
 
-def block(x, weights, config, layer, angles, future, masked_score, trace, cache=None):
+def block(x, weights, config, layer, angles, mask, masked_score, trace, cache=None):
     """One layer: two sublayers, each of which reads a normalised copy of the stream x [B, T, d] and adds to the stream."""
     name = f"model.layers.{layer}"
     normed = rms_norm(x, weights, f"{name}.input_layernorm", config)  # [B, T, d]
     trace("norm_1", layer, normed)
-    added = attention(normed, weights, config, layer, angles, future, masked_score, trace, cache)  # [B, T, d]
+    added = attention(normed, weights, config, layer, angles, mask, masked_score, trace, cache)  # [B, T, d]
     trace("attention", layer, added)
     x = x + added  # [B, T, d]
     trace("residual_mid", layer, x)
@@ -83,7 +83,7 @@ def block(x, weights, config, layer, angles, future, masked_score, trace, cache=
     return x
 
 
-def attention(x, weights, config, layer, angles, future, masked_score, trace, cache=None):
+def attention(x, weights, config, layer, angles, mask, masked_score, trace, cache=None):
     """What attention adds to the stream [B, T, d]. Query head i reads key and value head i // (h / g)."""
     B, T, _ = x.shape
     name, dh = f"model.layers.{layer}.self_attn", config.head_width
@@ -97,8 +97,8 @@ def attention(x, weights, config, layer, angles, future, masked_score, trace, ca
     if cache is not None:
         k, v = cache.extend(layer, k, v)  # each [B, g, S, dh]
     scores = by_group(q * dh**-0.5, k.transpose(-1, -2))  # [B, h, T, S]
-    if future is not None:
-        scores.masked_fill_(future, masked_score)
+    if mask is not None:
+        scores.masked_fill_(mask, masked_score)
     trace("scores", layer, scores)
     shares = torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(v.dtype)  # [B, h, T, S]
     trace("weights", layer, shares)
@@ -258,8 +258,8 @@ def stream_cached(ids, weights, config, cache, trace=None):
     if dtype != cache.keys.dtype:
         raise BadInput(f"the cache is {cache.keys.dtype} and the weights are {dtype}; make it by KVCache.of")
     past, T = cache.length, ids.shape[1]
-    at, future = kv_cache.positions(past, T, ids.device), kv_cache.hidden(past, T, ids.device)
-    x = pass_over(ids, weights, config, at, future, trace=trace, cache=cache)  # [B, T, d]
+    at, mask = kv_cache.positions(past, T, ids.device), kv_cache.mask_after(past, T, ids.device)
+    x = pass_over(ids, weights, config, at, mask, trace=trace, cache=cache)  # [B, T, d]
     cache.advance(ids)
     return x
 

@@ -185,14 +185,14 @@ def attend(q, k, v, c, layer, at, seen, masked, trace):
     if c.positions == "alibi":
         scores = scores - slopes(c.n_head).to(scores)[:, None, None] * back
     if masked is not None:
-        scores = scores.masked_fill(hidden(back, c.window(layer)), masked)
+        scores = scores.masked_fill(window_mask(back, c.window(layer)), masked)
     trace("scores", layer, scores)
     shares = torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(v.dtype)  # [B, h, T, S]
     trace("weights", layer, shares)
     return llama.by_group(shares, v).transpose(1, 2).flatten(2)  # [B, T, h value]
 
 
-def hidden(back, window=None):
+def window_mask(back, window=None):
     """True [T, S] where a key lies ahead, or `window` or more back: a window of W sees W positions, the query's own included."""
     return back < 0 if window is None else (back < 0) | (back >= window)
 
