@@ -89,7 +89,7 @@ class Forward(unittest.TestCase):
         half = {k: w.bfloat16() for k, w in weights().items()}
         kept = {}
         logits(of, half, trace=lambda p, i, x: kept.setdefault(p, x.dtype))
-        self.assertEqual((kept["scores"], kept["weights"], kept["logits"]), (torch.float32, torch.bfloat16, torch.bfloat16))
+        self.assertEqual((kept["scores"], kept["A"], kept["logits"]), (torch.float32, torch.bfloat16, torch.bfloat16))
 
     def test_rows_of_a_batch_do_not_meet(self):
         ids = torch.cat([IDS, IDS.flip(1), IDS * 0 + 7])
@@ -256,12 +256,12 @@ class Mask(unittest.TestCase):
                 table = ex.influence(model, ex.random_ids(model, T))
                 self.assertEqual(ex.above_diagonal(table), 0.0)
 
-    def test_masked_shares_are_exact_zeros(self):
+    def test_masked_entries_of_A_are_exact_zeros(self):
         kept = []
-        ex.run(self.model, self.ids, trace=lambda p, i, x: kept.append(x) if p == "weights" else None)
-        for shares in kept:
-            self.assertEqual(shares.triu(1).abs().max().item(), 0.0)
-            torch.testing.assert_close(shares.sum(-1), torch.ones(shares.shape[:-1]))
+        ex.run(self.model, self.ids, trace=lambda p, i, x: kept.append(x) if p == "A" else None)
+        for A in kept:
+            self.assertEqual(A.triu(1).abs().max().item(), 0.0)
+            torch.testing.assert_close(A.sum(-1), torch.ones(A.shape[:-1]))
 
 
 class Trace(unittest.TestCase):
@@ -456,7 +456,7 @@ class Cost(unittest.TestCase):
     def test_score_bytes(self):
         rows = {r["point"]: r for r in gpt2.tensor_table(artefact.PUBLISHED["gpt2"], 1024)}
         self.assertEqual((rows["scores"]["bytes"], rows["scores"]["count"]), (12 * 1024**2 * 4, 12))
-        self.assertEqual([p for p, r in rows.items() if r["growth"] == "T^2"], ["mask", "scores", "weights"])
+        self.assertEqual([p for p, r in rows.items() if r["growth"] == "T^2"], ["mask", "scores", "A"])
         self.assertEqual((rows["mask"]["bytes"], rows["mask"]["count"]), (1024**2, 1))
         with self.assertRaises(BadInput):
             gpt2.tensor_table(artefact.PUBLISHED["gpt2"], 1025)

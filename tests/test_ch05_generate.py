@@ -192,7 +192,7 @@ class Rows(unittest.TestCase):
 
         def forward(ids):
             logits = gpt2.forward(
-                ids, MODEL.weights, MODEL.config, trace=lambda p, i, x: sums.append(x.sum(-1)) if p == "weights" else None
+                ids, MODEL.weights, MODEL.config, trace=lambda p, i, x: sums.append(x.sum(-1)) if p == "A" else None
             )
             seen.append(logits)
             return logits

@@ -283,7 +283,7 @@ def shapes(args):
     lines = [[r["point"], f"{r['count']} x {r['shape']}", f"{r['bytes']:,}", r["growth"]] for r in rows]
     scores = next(r for r in rows if r["point"] == "scores")
     note = (
-        f"With T^2 grow the scores and the weights, h T^2 numbers of 4 bytes each, {scores['bytes']:,} bytes "
+        f"With T^2 grow the scores and A, h T^2 numbers of 4 bytes each, {scores['bytes']:,} bytes "
         f"({scores['bytes'] / 1e6:.1f} MB) a layer and text for either at T = {tokens:,}, and the mask, T^2 booleans once for all."
     )
     head += f"; one text of {tokens:,} tokens in float32"

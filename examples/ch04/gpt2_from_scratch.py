@@ -104,9 +104,9 @@ def attention(x, weights, config, layer, mask, masked_score, trace, cache=None):
     if mask is not None:
         scores.masked_fill_(mask, masked_score)
     trace("scores", layer, scores)
-    shares = torch.softmax(scores, dim=-1).to(v.dtype)  # [B, h, T, S], each row sums to 1
-    trace("weights", layer, shares)
-    mixed = (shares @ v).transpose(1, 2).reshape(B, T, d)  # [B, T, d], heads side by side
+    A = torch.softmax(scores, dim=-1).to(v.dtype)  # [B, h, T, S], each row sums to 1
+    trace("A", layer, A)
+    mixed = (A @ v).transpose(1, 2).reshape(B, T, d)  # [B, T, d], heads side by side
     return linear(mixed, weights, f"h.{layer}.attn.c_proj")  # [B, T, d]
 
 
@@ -169,7 +169,7 @@ ACTIVATIONS = {
 # In the order of the pass. residual_mid is the stream after attention, residual the stream after the layer; attention and mlp
 # are what the sublayers add to it, so embedding + all of both = the last residual.
 LAYER_POINTS = (
-    *("norm_1", "q", "k", "v", "scores", "weights", "attention", "residual_mid"),
+    *("norm_1", "q", "k", "v", "scores", "A", "attention", "residual_mid"),
     *("norm_2", "hidden", "mlp", "residual"),
 )
 POINTS = ("embedding", *LAYER_POINTS, "final_norm", "logits")
@@ -274,7 +274,7 @@ def tensor_table(config, tokens, batch=1, bytes_per_number=4):
         if point == "hidden":
             shapes["inner"] = (B, T, f)
         shapes[point] = {"q": (B, h, T, config.head_width), "scores": (B, h, T, T), "hidden": (B, T, f)}.get(point, (B, T, d))
-    shapes |= {"k": shapes["q"], "v": shapes["q"], "weights": shapes["scores"]}
+    shapes |= {"k": shapes["q"], "v": shapes["q"], "A": shapes["scores"]}
     shapes |= {"final_norm": (B, T, d), "logits": (B, T, config.vocab_size)}
     return [
         {
@@ -282,7 +282,7 @@ def tensor_table(config, tokens, batch=1, bytes_per_number=4):
             "count": 1 if point in ("embedding", "mask", "final_norm", "logits") else L,
             "shape": list(shape),
             "bytes": math.prod(shape) * (1 if point == "mask" else bytes_per_number),  # the mask is of booleans
-            "growth": "T^2" if point in ("mask", "scores", "weights") else "T",
+            "growth": "T^2" if point in ("mask", "scores", "A") else "T",
             "traced": point in POINTS,
         }
         for point, shape in shapes.items()

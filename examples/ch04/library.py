@@ -94,8 +94,8 @@ def library_trace(library, ids):
         output = library(ids, output_attentions=True, use_cache=False)
     kept["logits", None] = output.logits
     heads = library.config.n_head
-    for layer, shares in enumerate(output.attentions):
-        kept["weights", layer] = shares
+    for layer, A in enumerate(output.attentions):
+        kept["A", layer] = A
         parts = kept.pop(("qkv", layer)).chunk(3, dim=-1)  # each [B, T, d]
         for point, part in zip("qkv", parts, strict=True):
             kept[point, layer] = part.unflatten(-1, (heads, -1)).transpose(1, 2)  # [B, h, T, dh]

@@ -70,13 +70,13 @@ def compare_splits(model, ids):
     return rows
 
 
-ROWS_AND_KEYS = ("scores", "weights")  # [B, h, T, S]: a chunk has fewer keys than the oracle, which masks the others
+ROWS_AND_KEYS = ("scores", "A")  # [B, h, T, S]: a chunk has fewer keys than the oracle, which masks the others
 
 
 def traced(model, ids, sizes=None):
     """{(point, layer): tensor} of a pass over `ids` [B, T], the chunks put together along the positions; None is the oracle.
 
-    The oracle's masked scores are minus infinity and its masked weights 0, and so is what a chunk does not have.
+    The oracle's masked scores are minus infinity and its masked entries of A 0, and so is what a chunk does not have.
     """
     kept = {}
     if sizes is None:

@@ -75,8 +75,8 @@ def library_trace(library, ids):
         keep(body.norm, "final_norm", None)
         output = library(ids, output_attentions=True, use_cache=True)
     kept["logits", None] = output.logits
-    for layer, shares in enumerate(output.attentions):
-        kept["weights", layer] = shares
+    for layer, A in enumerate(output.attentions):
+        kept["A", layer] = A
         held = output.past_key_values.layers[layer]
         kept["k", layer] = held.keys  # [B, g, T, dh], after the rotation
         kept["v", layer] = kept["v", layer].unflatten(-1, held.values.shape[1:2] + (-1,)).transpose(1, 2)  # [B, g, T, dh]

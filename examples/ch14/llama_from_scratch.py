@@ -100,9 +100,9 @@ def attention(x, weights, config, layer, angles, mask, masked_score, trace, cach
     if mask is not None:
         scores.masked_fill_(mask, masked_score)
     trace("scores", layer, scores)
-    shares = torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(v.dtype)  # [B, h, T, S]
-    trace("weights", layer, shares)
-    mixed = by_group(shares, v).transpose(1, 2).reshape(B, T, config.n_head * dh)  # [B, T, h dh], heads side by side
+    A = torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(v.dtype)  # [B, h, T, S]
+    trace("A", layer, A)
+    mixed = by_group(A, v).transpose(1, 2).reshape(B, T, config.n_head * dh)  # [B, T, h dh], heads side by side
     return linear(mixed, weights, f"{name}.o_proj")  # [B, T, d]
 
 

@@ -107,8 +107,8 @@ def library_trace(library, ids):
     output = library(ids, output_hidden_states=True, output_attentions=True, use_cache=False)
     first, *inner, last = output.hidden_states  # the last one has been through the final norm, where there is one
     kept = {("embedding", None): first}
-    for layer, (stream, shares) in enumerate(zip([*inner, None], output.attentions, strict=True)):
-        kept["weights", layer] = shares
+    for layer, (stream, A) in enumerate(zip([*inner, None], output.attentions, strict=True)):
+        kept["A", layer] = A
         if stream is not None:
             kept["residual", layer] = stream
     return kept | {("final_norm", None): last, ("logits", None): output.logits}

@@ -187,9 +187,9 @@ def attend(q, k, v, c, layer, at, seen, masked, trace):
     if masked is not None:
         scores = scores.masked_fill(window_mask(back, c.window(layer)), masked)
     trace("scores", layer, scores)
-    shares = torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(v.dtype)  # [B, h, T, S]
-    trace("weights", layer, shares)
-    return llama.by_group(shares, v).transpose(1, 2).flatten(2)  # [B, T, h value]
+    A = torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(v.dtype)  # [B, h, T, S]
+    trace("A", layer, A)
+    return llama.by_group(A, v).transpose(1, 2).flatten(2)  # [B, T, h value]
 
 
 def window_mask(back, window=None):
