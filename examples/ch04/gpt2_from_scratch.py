@@ -113,9 +113,9 @@ def attention(x, weights, config, layer, mask, masked_score, trace, cache=None):
 def mlp(x, weights, config, layer, trace):
     """What the feed-forward network adds to the stream [B, T, d], at each position by itself."""
     inner = linear(x, weights, f"h.{layer}.mlp.c_fc")  # [B, T, f]
-    inner = ACTIVATIONS[config.activation_function](inner)  # [B, T, f]
-    trace("hidden", layer, inner)
-    return linear(inner, weights, f"h.{layer}.mlp.c_proj")  # [B, T, d]
+    hidden = ACTIVATIONS[config.activation_function](inner)  # [B, T, f]
+    trace("hidden", layer, hidden)
+    return linear(hidden, weights, f"h.{layer}.mlp.c_proj")  # [B, T, d]
 
 
 def linear(x, weights, name):

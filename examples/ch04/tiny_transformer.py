@@ -88,9 +88,9 @@ def forward(ids, weights, config, causal=True, trace=None):
         x = x + added  # [B, T, d]
         normed = layer_norm(x, weights, f"h.{i}.ln_2", config)  # [B, T, d]
         trace("norm_2", i, normed)
-        inner = gelu(normed @ weights[f"h.{i}.mlp.up.weight"] + weights[f"h.{i}.mlp.up.bias"])  # [B, T, 4d]
-        trace("hidden", i, inner)
-        added = inner @ weights[f"h.{i}.mlp.down.weight"] + weights[f"h.{i}.mlp.down.bias"]  # [B, T, d]
+        hidden = gelu(normed @ weights[f"h.{i}.mlp.up.weight"] + weights[f"h.{i}.mlp.up.bias"])  # [B, T, 4d]
+        trace("hidden", i, hidden)
+        added = hidden @ weights[f"h.{i}.mlp.down.weight"] + weights[f"h.{i}.mlp.down.bias"]  # [B, T, d]
         trace("mlp", i, added)
         x = x + added  # [B, T, d]
         trace("residual", i, x)

@@ -119,9 +119,9 @@ def mlp(x, weights, config, layer, trace):
     """What the feed-forward network adds [B, T, d]: one image of x gates another. Shazeer, "GLU Variants" (2020)."""
     name = f"model.layers.{layer}.mlp"
     gate = silu(linear(x, weights, f"{name}.gate_proj"))  # [B, T, f]
-    inner = gate * linear(x, weights, f"{name}.up_proj")  # [B, T, f]
-    trace("hidden", layer, inner)
-    return linear(inner, weights, f"{name}.down_proj")  # [B, T, d]
+    hidden = gate * linear(x, weights, f"{name}.up_proj")  # [B, T, f]
+    trace("hidden", layer, hidden)
+    return linear(hidden, weights, f"{name}.down_proj")  # [B, T, d]
 
 
 def linear(x, weights, name):

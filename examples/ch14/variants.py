@@ -246,9 +246,9 @@ def mlp(x, weights, c, name, trace=no_trace, layer=None):
     """One feed-forward network on x [B, T, d], gated or not."""
     act = ACTIVATIONS[c.activation]
     up = linear(x, weights, f"{name}.up_proj")  # [B, T, f]
-    inner = act(linear(x, weights, f"{name}.gate_proj")) * up if c.gated else act(up)  # [B, T, f]
-    trace("hidden", layer, inner)
-    return linear(inner, weights, f"{name}.down_proj")  # [B, T, d]
+    hidden = act(linear(x, weights, f"{name}.gate_proj")) * up if c.gated else act(up)  # [B, T, f]
+    trace("hidden", layer, hidden)
+    return linear(hidden, weights, f"{name}.down_proj")  # [B, T, d]
 
 
 def mixture(x, weights, c, name, trace=no_trace, layer=None):
