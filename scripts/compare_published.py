@@ -43,7 +43,7 @@ def measure(model, runs=5):
     fourth = next((r for r in rows if r["layer"] == 4), {})
     lengths = {t: ex.component_times(model, t, runs) for t in (16, 128, 512) if t <= model.config.n_positions}
     shares = {t: {c["component"]: 100 * c["time_share"] for c in found["components"]} for t, found in lengths.items()}
-    norms = [share["layer_norms"] for share in shares.values()]
+    norms = [share["norms"] for share in shares.values()]
     return plain(
         {
             "agreement": {

@@ -286,15 +286,15 @@ def _time(model):
                 }
             )
         lengths.append(row)
-    shares = [r["layer_norms_time_percent"] for r in lengths]
+    shares = [r["norms_time_percent"] for r in lengths]
     long, short = lengths[-1], lengths[0]
     return {
         "runs": 5,
         "denormal_weights": ex.denormals(model),
         "lengths": lengths,
         "components": components,
-        "layer_norms_time_percent_min": min(shares),
-        "layer_norms_time_percent_max": max(shares),
+        "norms_time_percent_min": min(shares),
+        "norms_time_percent_max": max(shares),
         "throughput_ratio_128_to_16": sig(lengths[1]["gflop_per_s"] / short["gflop_per_s"], 2),
         "attention_time_over_flops_at_longest": sig(long["attention_time_percent"] / long["attention_flop_percent"], 2),
     }

@@ -83,7 +83,7 @@ def _time(model):
     for tokens in (16, 128, 512):
         found = ch04.component_times(model, tokens, runs=3)
         for c in found["components"]:
-            name = ch04.label(c["component"])
+            name = c["component"].replace("_", " ")
             rows.append(
                 {"tokens": tokens, "component": name, "ms": c["ms"], "time_percent": 100 * c["time_share"]}
                 | {"flop_percent": 100 * c["flop_share"]}

@@ -503,7 +503,7 @@ class Time(unittest.TestCase):
 
         found = ex.component_times(model, 8, runs=1, timer=timer)  # a median of three would hide a first pass that counts
         seconds = {c["component"]: c["ms"] / 1e3 for c in found["components"]}
-        counts = {"embedding": 1, "layer_norms": 5, "attention": 2 * 7, "feed_forward": 2 * 3, "output_projection": 1}
+        counts = {"embedding": 1, "norms": 5, "attention": 2 * 7, "feed_forward": 2 * 3, "output_projection": 1}
         self.assertEqual(seconds, counts)
         self.assertEqual(sum(counts.values()), points)
         self.assertEqual((found["untraced_ms"], found["unexplained_ms"]), (1e3, 1e3 * (1 - points)))

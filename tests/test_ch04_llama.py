@@ -194,7 +194,7 @@ class Measurements(unittest.TestCase):
         readings = iter(range(1000))
         found = ex.component_times(MODEL, 8, runs=1, timer=lambda: float(next(readings)))
         seconds = {c["component"]: c["ms"] / 1e3 for c in found["components"]}
-        self.assertEqual(seconds, {"embedding": 1, "layer_norms": 5, "attention": 14, "feed_forward": 6, "output_projection": 1})
+        self.assertEqual(seconds, {"embedding": 1, "norms": 5, "attention": 14, "feed_forward": 6, "output_projection": 1})
         flops = llama.flops_per_pass(MODEL.config, 8)
         shares = {c["component"]: c["flop_share"] for c in found["components"]}
         self.assertAlmostEqual(sum(shares.values()), 1)

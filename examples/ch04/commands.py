@@ -455,7 +455,7 @@ def time(args):
     for r in results:
         rows = [
             [
-                ex.label(c["component"]),
+                c["component"].replace("_", " "),
                 f"{c['ms']:.2f}",
                 f"{c['time_share']:.1%}",
                 f"{c['flop_share']:.1%}",

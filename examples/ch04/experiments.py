@@ -404,19 +404,14 @@ def _stream(x, layer):
 
 # ------------------------------------------------------------------------------------------------------------------- time
 
-COMPONENTS = ("embedding", "layer_norms", "attention", "feed_forward", "output_projection")
+COMPONENTS = ("embedding", "norms", "attention", "feed_forward", "output_projection")
 # The time from one traced point to the next belongs to the later one; adding to the stream belongs to the sublayer that adds.
 _COMPONENT_OF = {
     **dict.fromkeys(LAYER_POINTS, "attention"),
-    **dict.fromkeys(("norm_1", "norm_2", "final_norm"), "layer_norms"),
+    **dict.fromkeys(("norm_1", "norm_2", "final_norm"), "norms"),
     **dict.fromkeys(("hidden", "mlp", "residual"), "feed_forward"),
     **{"embedding": "embedding", "logits": "output_projection"},
 }
-
-
-def label(component):
-    """A component as it is printed: its name with spaces, and norms without their kind, since a Llama's are RMS norms."""
-    return "norms" if component == "layer_norms" else component.replace("_", " ")
 
 
 def median_after(times, discarded=1):
@@ -448,7 +443,7 @@ class Stopwatch:
 def component_times(model, tokens, runs=5, seed=0, timer=time.perf_counter, progress=lambda: None):
     """Where the time of a pass over [1, tokens] goes: a dict of milliseconds, shares and GFLOP/s.
 
-    The components are COMPONENTS of any family: layer_norms are its norms, of whichever kind, and embedding is what stands before
+    The components are COMPONENTS of any family: norms are of whichever kind it has, and embedding is what stands before
     the first layer, a Llama's angles included, while turning by them is a part of attention.
 
     Traced and untraced passes alternate; of each kind the first is discarded and the median of `runs` taken, for each

@@ -215,7 +215,7 @@ def parameter_count(config):
         "position_embedding": config.n_positions * d,
         "attention": L * (4 * d * d + 4 * d),
         "feed_forward": L * (2 * d * f + f + d),
-        "layer_norms": L * 4 * d + 2 * d,
+        "norms": L * 4 * d + 2 * d,
         "output_projection": 0 if config.tie_word_embeddings else V * d,
     }
     return counts | {"total": sum(counts.values())}

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 
 from examples.ch01.command import BadInput, write_whole
-from examples.ch04.experiments import label
 
 FORMATS = ("svg", "png", "pdf")
 
@@ -73,7 +72,7 @@ def plot_time(results, path):
         for r in results:
             c = next(c for c in r["components"] if c["component"] == name)
             heights += [100 * c["time_share"], 100 * c["flop_share"]]
-        axes.bar(places, heights, 0.8, bottom, color=grey, hatch=hatch, edgecolor="black", label=label(name))
+        axes.bar(places, heights, 0.8, bottom, color=grey, hatch=hatch, edgecolor="black", label=name.replace("_", " "))
         bottom = [b + h for b, h in zip(bottom, heights, strict=True)]
     axes.set_xticks(places, labels, fontsize=8)
     axes.set(xlabel="tokens in the pass", ylabel="share of one pass, per cent", title="Where the time goes, beside the FLOPs")
