@@ -137,13 +137,13 @@ def _alibi(_):
 
 
 def _latent(_):
-    c = serving.config_named("deepseek-v3")
+    config = serving.config_named("deepseek-v3")
     forms = [
         {
             "form": form,
-            "gflop_per_token_2000": round(flops_per_token(c, 2000, form)["total"] / 1e9, 1),
-            "numbers_per_layer": cached_numbers(c, form),
-            "kv_bytes_per_token": kv_bytes_per_token(c, 2, form),
+            "gflop_per_token_2000": round(flops_per_token(config, 2000, form)["total"] / 1e9, 1),
+            "numbers_per_layer": cached_numbers(config, form),
+            "kv_bytes_per_token": kv_bytes_per_token(config, 2, form),
         }
         for form in ("absorbed", "expanded")
     ]
@@ -196,15 +196,15 @@ def _counts(_):
     logging.set_verbosity_error()
     rows = []
     for name, row in serving.published().items():
-        c = serving.config_named(name)
+        config = serving.config_named(name)
         with torch.device("meta"):
             library = AutoModelForCausalLM.from_config(AutoConfig.for_model(**row["config"]))
         counted = sum(w.numel() for w in library.parameters())
-        total = parameter_count(c)["total"]
-        table = sum(torch.Size(s).numel() for n, s in weight_shapes(c).items() if not is_buffer(n))
-        active = parameter_count(c, active=True)["total"]
+        total = parameter_count(config)["total"]
+        table = sum(torch.Size(s).numel() for n, s in weight_shapes(config).items() if not is_buffer(n))
+        active = parameter_count(config, active=True)["total"]
         rows.append(
-            {"model": name, "family": c.model_type, "parameters": total, "active": active, "same": total == counted == table}
+            {"model": name, "family": config.model_type, "parameters": total, "active": active, "same": total == counted == table}
         )
     buffers = sum(torch.Size(s).numel() for n, s in weight_shapes(serving.config_named("deepseek-v3")).items() if is_buffer(n))
     return {
@@ -244,8 +244,8 @@ def _costs(_):
 
 
 def _trace(_):
-    c = serving.config_named("llama-3-8b")
-    small, large = serving.decode_step(c, 2000), serving.decode_step(c, 32768, 64)
+    config = serving.config_named("llama-3-8b")
+    small, large = serving.decode_step(config, 2000), serving.decode_step(config, 32768, 64)
     times, later = serving.step_times(small), serving.step_times(large)
     rows = [
         {
@@ -258,7 +258,7 @@ def _trace(_):
     ]
     balance = []
     for batch in BATCHES:
-        one, two = serving.decode_step(c, 2000, batch), serving.decode_step(c, 32768, batch)
+        one, two = serving.decode_step(config, 2000, batch), serving.decode_step(config, 32768, batch)
         balance.append(
             {
                 **{"batch": batch, "weight_gb": round(one["weight_bytes"] / 1e9, 3)},
@@ -275,13 +275,16 @@ def _trace(_):
         **{"kernels_per_layer": kernels, "kernels_80_layers": 80 * kernels, "launch_ms_at_5_us": 80 * kernels * 5 / 1000},
         **{"operations": rows, "gflop": round(small["flops"] / 1e9, 2), "weight_gb": round(small["weight_bytes"] / 1e9, 2)},
         **{"cache_gb": round(small["cache_bytes"] / 1e9, 3), "gb": round(small["bytes"] / 1e9, 2)},
-        **{"stored_gb": round(2 * parameter_count(c)["total"] / 1e9, 2), "table_gb": round(2 * c.vocab_size * c.n_embd / 1e9, 2)},
+        **{
+            "stored_gb": round(2 * parameter_count(config)["total"] / 1e9, 2),
+            "table_gb": round(2 * config.vocab_size * config.n_embd / 1e9, 2),
+        },
         **{"compute_ms": sig(1e3 * times["compute_s"]), "memory_ms": sig(1e3 * times["memory_s"]), "ratio": round(times["ratio"])},
-        "attention_mflop_per_layer": round(attention["flops"] / c.n_layer / 1e6, 1),
-        "cache_read_mb_per_layer": round(attention["cache_bytes"] / c.n_layer / 1e6, 1),
-        "append_kb_per_layer": small["written_bytes"] / c.n_layer / 1e3,
-        "append_mb_per_layer": small["written_bytes"] / c.n_layer / 1e6,
-        "append_bytes_per_layer": small["written_bytes"] // c.n_layer,
+        "attention_mflop_per_layer": round(attention["flops"] / config.n_layer / 1e6, 1),
+        "cache_read_mb_per_layer": round(attention["cache_bytes"] / config.n_layer / 1e6, 1),
+        "append_kb_per_layer": small["written_bytes"] / config.n_layer / 1e3,
+        "append_mb_per_layer": small["written_bytes"] / config.n_layer / 1e6,
+        "append_bytes_per_layer": small["written_bytes"] // config.n_layer,
         "feed_forward_flop_percent": round(100 * feed["flops"] / small["flops"], 1),
         "feed_forward_weight_percent": round(100 * feed["weight_bytes"] / small["weight_bytes"], 1),
         "head_flop_percent": round(100 * head["flops"] / small["flops"], 1),

@@ -43,27 +43,27 @@ ROWS = 256  # positions whose logits are widened to float64 at once: V numbers o
 
 
 def ablations(model):
-    """[(name, choices, causal)] of what the model's family has to lose, the untouched model first.
+    """[(name, config, causal)] of what the model's family has to lose, the untouched model first.
 
     The theta of a rope is made ten times smaller and ten times larger. The other norm keeps the gains: RMS norm is layer norm
     that neither centres nor has a bias, so the biases of the family's norms go too. Left out is what would change nothing (a
     family that has no positions, say, or DeepSeek's latent attention, which turns whatever `positions` says), and the other norm
     for gains that are stored as what they differ from 1, which only RMS norm reads so.
     """
-    c = families.choices_of(model.config)
-    found = [(UNTOUCHED, c, True), ("no causal mask", c, False)]
-    if c.positions != "none" and c.latent is None:
-        found.append(("no positions", replace(c, positions="none"), True))
-    if c.positions == "rope":
-        for theta in (c.rope.theta / 10, c.rope.theta * 10):
-            found.append((f"rope_theta {theta:,.0f}", replace(c, rope=replace(c.rope, theta=theta)), True))
-    found.append(("no residual", replace(c, residual=False), True))
-    if c.score_scale != 1:
-        found.append(("no attention scale", replace(c, score_scale=1.0), True))
-    if c.norm == "layer":
-        found.append(("RMS norm", replace(c, norm="rms"), True))
-    elif not c.unit_gain:
-        found.append(("layer norm", replace(c, norm="layer"), True))
+    config = families.choices_of(model.config)
+    found = [(UNTOUCHED, config, True), ("no causal mask", config, False)]
+    if config.positions != "none" and config.latent is None:
+        found.append(("no positions", replace(config, positions="none"), True))
+    if config.positions == "rope":
+        for theta in (config.rope.theta / 10, config.rope.theta * 10):
+            found.append((f"rope_theta {theta:,.0f}", replace(config, rope=replace(config.rope, theta=theta)), True))
+    found.append(("no residual", replace(config, residual=False), True))
+    if config.score_scale != 1:
+        found.append(("no attention scale", replace(config, score_scale=1.0), True))
+    if config.norm == "layer":
+        found.append(("RMS norm", replace(config, norm="rms"), True))
+    elif not config.unit_gain:
+        found.append(("layer norm", replace(config, norm="layer"), True))
     return found
 
 
@@ -113,7 +113,7 @@ def bins(T, count=BINS):
 
 
 @torch.no_grad()
-def losses(ids, weights, choices, causal=True):
+def losses(ids, weights, config, causal=True):
     """(nats [n, T] float64, argmaxes [n, T]) of `ids` [n, T + 1], whose first T are fed and last T are the answers.
 
     The logits are float32, the cross-entropy is float64. An argmax among logits that are no numbers is -1.
@@ -126,7 +126,7 @@ def losses(ids, weights, choices, causal=True):
     """
     nats, best = [], []
     for row in ids:  # one at a time: the logits of a real vocabulary are 0.2 MB a position
-        logits = variants.forward(row[None, :-1], weights, choices, causal=causal)[0]  # [T, V]
+        logits = variants.forward(row[None, :-1], weights, config, causal=causal)[0]  # [T, V]
         found = logits.argmax(-1)  # [T]
         best.append(torch.where(logits.isfinite().all(-1), found, -1))
         parts = []
@@ -142,11 +142,11 @@ class _NoNumbers(Exception):
 
 
 @torch.no_grad()
-def greedy(model, weights, choices, causal, new):
+def greedy(model, weights, config, causal, new):
     """The `new` most probable ids, one after another, behind `prompt`; the whole text is run anew each time. None: no numbers."""
 
     def forward(ids):
-        logits = variants.forward(ids, weights, choices, causal=causal)  # [1, t, V]
+        logits = variants.forward(ids, weights, config, causal=causal)  # [1, t, V]
         if not logits[:, -1].isfinite().all():
             raise _NoNumbers
         return logits
@@ -172,15 +172,15 @@ def measure(model, name, windows=None, new=NEW):
 
 def _measure(model, name, windows, new, base=None):
     """(row, (argmaxes [n, T], ids, row)); base: the second of these of the untouched model, where it is there already."""
-    known = {n: (c, causal) for n, c, causal in ablations(model)}
+    known = {n: (config, causal) for n, config, causal in ablations(model)}
     if name not in known:
         raise BadInput(f"no ablation {name!r} of this model; it has {', '.join(known)}")
     if base is None and name != UNTOUCHED:
         base = _measure(model, UNTOUCHED, windows, new)[1]
-    choices, causal = known[name]
+    config, causal = known[name]
     weights = families.of(model)[1]
-    nats, best = losses(windows, weights, choices, causal)  # [n, T]
-    ids = greedy(model, weights, choices, causal, new)
+    nats, best = losses(windows, weights, config, causal)  # [n, T]
+    ids = greedy(model, weights, config, causal, new)
     by_position = [{"first": a, "last": b, "loss": _number(nats[:, a : b + 1].mean().item())} for a, b in bins(nats.shape[1])]
     row = {"name": name, "mean_loss": _number(nats.mean().item()), "by_position": by_position}
     own_best, own_ids, own = base or (best, ids, row)

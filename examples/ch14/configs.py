@@ -108,22 +108,22 @@ def costs(args):
 
 
 def count(args):
-    c = serving.config_named(args.config)
-    parts, active = parameter_count(c), parameter_count(c, active=True)
-    counted = sum(math.prod(shape) for name, shape in weight_shapes(c).items() if not is_buffer(name))
+    config = serving.config_named(args.config)
+    parts, active = parameter_count(config), parameter_count(config, active=True)
+    counted = sum(math.prod(shape) for name, shape in weight_shapes(config).items() if not is_buffer(name))
     if counted != parts["total"]:  # two derivations, one number
         raise AssertionError(f"the formula counts {parts['total']:,} and the tensor table {counted:,}")
-    context = min(2000, c.n_positions) if args.context is None else args.context
-    flops = flops_per_token(c, context)
+    context = min(2000, config.n_positions) if args.context is None else args.context
+    flops = flops_per_token(config, context)
     value = {
         **{"config": args.config, "parameters": parts, "active": active, "context": context, "flops_per_token": flops},
-        "kv_bytes_per_token": kv_bytes_per_token(c, args.bytes),
-        "cache_bytes": cache_bytes(c, context, args.batch, args.bytes),
+        "kv_bytes_per_token": kv_bytes_per_token(config, args.bytes),
+        "cache_bytes": cache_bytes(config, context, args.batch, args.bytes),
     }
     rows = [[name.replace("_", " "), f"{n:,}", f"{active[name]:,}"] for name, n in parts.items()]
     work = [[name.replace("_", " "), f"{n:,}"] for name, n in flops.items()]
     text = [
-        f"{args.config}, model_type {c.model_type}: the closed formula and the table of tensors give the same total",
+        f"{args.config}, model_type {config.model_type}: the closed formula and the table of tensors give the same total",
         "",
         table(["component", "parameters", "of these active"], rows),
         "",
@@ -131,16 +131,16 @@ def count(args):
         "",
         f"Cache: {value['kv_bytes_per_token']:,} bytes a token; {value['cache_bytes']:,} for {args.batch} x {context:,}.",
     ]
-    if c.latent:
-        expanded = flops_per_token(c, context, "expanded")["total"], kv_bytes_per_token(c, args.bytes, "expanded")
+    if config.latent:
+        expanded = flops_per_token(config, context, "expanded")["total"], kv_bytes_per_token(config, args.bytes, "expanded")
         value |= dict(zip(("flops_expanded", "kv_bytes_per_token_expanded"), expanded, strict=True))
         text += [f"Latent attention absorbed; expanded it is {expanded[0]:,} FLOPs and {expanded[1]:,} bytes a token."]
     return value, "\n".join(text)
 
 
 def trace(args):
-    c = serving.config_named(args.config)
-    step = serving.decode_step(c, args.context, args.batch, args.bytes)
+    config = serving.config_named(args.config)
+    step = serving.decode_step(config, args.context, args.batch, args.bytes)
     times = serving.step_times(step, args.tflops * 1e12, args.tbps * 1e12)
     keys = ("weight_bytes", "cache_bytes", "written_bytes", "activation_bytes")
 
@@ -159,8 +159,8 @@ def trace(args):
         f"{args.tbps:g} TB/s: {1e3 * times['memory_s']:.3f} ms.",
         f"Bound by {times['bound']}, {times['ratio']:,.0f} to 1; at best {times['tokens_per_s']:,.0f} tokens/s over all texts.",
     ]
-    if args.context + 1 > c.n_positions:
-        text.append(f"Note: {args.config} was made for {c.n_positions:,} positions; this is what more would cost.")
+    if args.context + 1 > config.n_positions:
+        text.append(f"Note: {args.config} was made for {config.n_positions:,} positions; this is what more would cost.")
     return {"config": args.config, **step, **times}, "\n".join(text)
 
 

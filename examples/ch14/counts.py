@@ -13,91 +13,99 @@ from examples.ch14.choices import NORMS
 FORMS = ("absorbed", "expanded")
 
 
-def attention_matrices(c):
+def attention_matrices(config):
     """Weights in one layer's attention matrices, biases not included."""
-    d, h, m = c.n_embd, c.n_head, c.latent
+    d, h, m = config.n_embd, config.n_head, config.latent
     if m is None:
-        return d * c.head_width * (2 * h + 2 * c.kv_heads)  # q and o, k and v
-    q = d * h * c.query_width if m.q_rank is None else m.q_rank * (d + h * c.query_width)
+        return d * config.head_width * (2 * h + 2 * config.kv_heads)  # q and o, k and v
+    q = d * h * config.query_width if m.q_rank is None else m.q_rank * (d + h * config.query_width)
     return q + d * (m.kv_rank + m.turned) + m.kv_rank * h * (m.plain + m.value) + h * m.value * d
 
 
-def network_matrices(c, width):
+def network_matrices(config, width):
     """Weights in the matrices of one feed-forward network of `width`."""
-    return (3 if c.gated else 2) * c.n_embd * width
+    return (3 if config.gated else 2) * config.n_embd * width
 
 
-def feed_forward_matrices(c, layer, active):
+def feed_forward_matrices(config, layer, active):
     """Weights in the matrices of one layer's feed-forward network; of a mixture those of `active` experts, None for all."""
-    if not c.has_experts(layer):
-        return network_matrices(c, c.inner_width)
-    e = c.experts
-    return ((e.count if active is None else active) + e.shared) * network_matrices(c, e.width) + e.count * c.n_embd
+    if not config.has_experts(layer):
+        return network_matrices(config, config.inner_width)
+    e = config.experts
+    return ((e.count if active is None else active) + e.shared) * network_matrices(config, e.width) + e.count * config.n_embd
 
 
-def parameter_count(c, active=False):
+def parameter_count(config, active=False):
     """{component: parameters, ..., "total"}. Each number is one weight; a tied head is counted once.
 
     active: of a mixture only what one token uses. Buffers are not counted: sinusoids, and the bias of DeepSeek's routing. Nor are
     the layers that DeepSeek-V3 has for predicting a second token.
     """
-    d, L, V = c.n_embd, c.n_layer, c.vocab_size
-    vector = 2 * d if c.norm == "layer" else d
-    norms = sum(name is not None for name in NORMS[c.norm_place]) * L + c.final_norm + c.embedding_norm
-    inner_norms = 2 * c.head_width * c.qk_norm if c.latent is None else c.latent.kv_rank + (c.latent.q_rank or 0)
-    attention_biases = ("qkv" in c.biases) * c.head_width * (c.n_head + 2 * c.kv_heads) + ("o" in c.biases) * d
-    network_biases = ("mlp" in c.biases) * (c.inner_width * (2 if c.gated else 1) + d)
+    d, L, V = config.n_embd, config.n_layer, config.vocab_size
+    vector = 2 * d if config.norm == "layer" else d
+    norms = sum(name is not None for name in NORMS[config.norm_place]) * L + config.final_norm + config.embedding_norm
+    inner_norms = (
+        2 * config.head_width * config.qk_norm if config.latent is None else config.latent.kv_rank + (config.latent.q_rank or 0)
+    )
+    attention_biases = ("qkv" in config.biases) * config.head_width * (config.n_head + 2 * config.kv_heads) + (
+        "o" in config.biases
+    ) * d
+    network_biases = ("mlp" in config.biases) * (config.inner_width * (2 if config.gated else 1) + d)
     counts = {
         "token_embedding": V * d,
-        "position_embedding": c.n_positions * d if c.positions == "learned" else 0,
-        "attention": L * (attention_matrices(c) + attention_biases),
-        "feed_forward": sum(feed_forward_matrices(c, i, c.experts.active if c.experts and active else None) for i in range(L))
+        "position_embedding": config.n_positions * d if config.positions == "learned" else 0,
+        "attention": L * (attention_matrices(config) + attention_biases),
+        "feed_forward": sum(
+            feed_forward_matrices(config, i, config.experts.active if config.experts and active else None) for i in range(L)
+        )
         + L * network_biases,
         "norms": norms * vector + L * inner_norms,
-        "output_projection": 0 if c.tie_word_embeddings else V * d,
+        "output_projection": 0 if config.tie_word_embeddings else V * d,
     }
     return counts | {"total": sum(counts.values())}
 
 
-def seen(c, layer, context):
+def seen(config, layer, context):
     """Positions that a token sees in a layer, of `context`."""
-    window = c.window(layer)
+    window = config.window(layer)
     return context if window is None else min(context, window)
 
 
-def flops_per_token(c, context, form="absorbed"):
+def flops_per_token(config, context, form="absorbed"):
     """{component: FLOPs, ..., "total"} of the matmuls for one token that attends over `context` positions, itself included.
 
     form: of latent attention. The expanded form does 2 h (query + value width) a position seen, the absorbed one
     2 h (2 kv_rank + turned), and either uses each weight once. Raises BadInput for a context outside 1 to n_positions.
     """
-    if not 1 <= context <= c.n_positions:
-        raise BadInput(f"context {context} is not within 1 to n_positions {c.n_positions}; give one that is")
+    if not 1 <= context <= config.n_positions:
+        raise BadInput(f"context {context} is not within 1 to n_positions {config.n_positions}; give one that is")
     if form not in FORMS:
         raise BadInput(f"the form {form!r} of latent attention is not known; give {' or '.join(FORMS)}")
-    width = c.query_width + c.value_width
-    if c.latent and form == "absorbed":
-        width = 2 * c.latent.kv_rank + c.latent.turned
+    width = config.query_width + config.value_width
+    if config.latent and form == "absorbed":
+        width = 2 * config.latent.kv_rank + config.latent.turned
     flops = {
-        "attention_projections": 2 * c.n_layer * attention_matrices(c),
-        "attention_scores_and_values": sum(2 * c.n_head * width * seen(c, i, context) for i in range(c.n_layer)),
-        "feed_forward": sum(2 * feed_forward_matrices(c, i, c.experts.active if c.experts else None) for i in range(c.n_layer)),
-        "output_projection": 2 * c.n_embd * c.vocab_size,
+        "attention_projections": 2 * config.n_layer * attention_matrices(config),
+        "attention_scores_and_values": sum(2 * config.n_head * width * seen(config, i, context) for i in range(config.n_layer)),
+        "feed_forward": sum(
+            2 * feed_forward_matrices(config, i, config.experts.active if config.experts else None) for i in range(config.n_layer)
+        ),
+        "output_projection": 2 * config.n_embd * config.vocab_size,
     }
     return flops | {"total": sum(flops.values())}
 
 
-def flops_per_pass(c, tokens, batch=1, pairs="full"):
+def flops_per_pass(config, tokens, batch=1, pairs="full"):
     """{component: FLOPs, ..., "total"} of one pass over [batch, tokens]; pairs as in chapter 4's.
 
     "full" is the whole rectangle in every layer, "causal" only the pairs that are seen, a window's as well.
     """
     if pairs not in ("full", "causal"):
         raise BadInput(f"pairs is {pairs!r}; give full or causal")
-    flops = {name: n * batch * tokens for name, n in flops_per_token(c, tokens, "expanded").items() if name != "total"}
-    each = 2 * c.n_head * (c.query_width + c.value_width)
-    one = (lambda i: tokens * tokens) if pairs == "full" else (lambda i: _pairs(tokens, seen(c, i, tokens)))
-    visible = sum(one(i) for i in range(c.n_layer))
+    flops = {name: n * batch * tokens for name, n in flops_per_token(config, tokens, "expanded").items() if name != "total"}
+    each = 2 * config.n_head * (config.query_width + config.value_width)
+    one = (lambda i: tokens * tokens) if pairs == "full" else (lambda i: _pairs(tokens, seen(config, i, tokens)))
+    visible = sum(one(i) for i in range(config.n_layer))
     flops["attention_scores_and_values"] = batch * each * visible
     return flops | {"total": sum(flops.values())}
 
@@ -107,26 +115,26 @@ def _pairs(tokens, window):
     return window * (window + 1) // 2 + (tokens - window) * window
 
 
-def cached_numbers(c, form="absorbed"):
+def cached_numbers(config, form="absorbed"):
     """Numbers that one layer keeps for one position: keys and values of g heads, or MLA's short vector and its turning key."""
-    if c.latent is None:
-        return 2 * c.kv_heads * c.head_width
+    if config.latent is None:
+        return 2 * config.kv_heads * config.head_width
     if form == "absorbed":
-        return c.latent.kv_rank + c.latent.turned
-    return c.n_head * (c.query_width + c.value_width)
+        return config.latent.kv_rank + config.latent.turned
+    return config.n_head * (config.query_width + config.value_width)
 
 
-def kv_bytes_per_token(c, bytes_per_number=2, form="absorbed"):
+def kv_bytes_per_token(config, bytes_per_number=2, form="absorbed"):
     """Bytes that one more token adds to the cache, while no layer's window is full: 2 L g dh bytes, or MLA's."""
-    return c.n_layer * cached_numbers(c, form) * bytes_per_number
+    return config.n_layer * cached_numbers(config, form) * bytes_per_number
 
 
-def cache_bytes(c, tokens, batch=1, bytes_per_number=2, form="absorbed"):
+def cache_bytes(config, tokens, batch=1, bytes_per_number=2, form="absorbed"):
     """Bytes of the cache of `batch` texts of `tokens`; a layer with a window keeps as many positions as that at most.
 
     Raises BadInput for fewer than no tokens or texts.
     """
     if tokens < 0 or batch < 0:
         raise BadInput(f"a cache of {batch} texts of {tokens} tokens; neither can be below 0")
-    positions = sum(seen(c, i, tokens) for i in range(c.n_layer))
-    return batch * positions * cached_numbers(c, form) * bytes_per_number
+    positions = sum(seen(config, i, tokens) for i in range(config.n_layer))
+    return batch * positions * cached_numbers(config, form) * bytes_per_number

@@ -77,14 +77,14 @@ LENGTH = 20  # of the text that crosses every window
 
 
 def case_models(kind, changes, seed=0):
-    """(library, choices, weights) of a case: transformers' tiny model, and ours as chapter 2 reads the files it writes."""
+    """(library, config, weights) of a case: transformers' tiny model, and ours as chapter 2 reads the files it writes."""
     library = peers.library_tiny(kind, seed, **changes)
     return library, *of(peers.by_files(library))
 
 
-def case_shapes(choices):
+def case_shapes(config):
     """(B, T) that a case is compared on: one token, a batch of two across the windows, one more, and the whole context."""
-    return ((1, 1), (2, LENGTH), (1, LENGTH + 1), (1, choices.n_positions))
+    return ((1, 1), (2, LENGTH), (1, LENGTH + 1), (1, config.n_positions))
 
 
 @torch.no_grad()
@@ -94,13 +94,13 @@ def case_agreement(case, kind, changes, seed=0):
     worst: largest difference of a logit over the largest logit, over `case_shapes`. worst_point: the same of every tensor that both
     traces have. above_diagonal: the largest change of a logit before the token that changed; 0 is exact.
     """
-    library, c, weights = case_models(kind, changes, seed)
+    library, config, weights = case_models(kind, changes, seed)
     rows = []
-    for batch, tokens in case_shapes(c):
-        ids = some_ids(c, tokens, batch, seed)
-        rows.append(ch04.agreement(variants.forward(ids, weights, c), library(ids, use_cache=False).logits))
-    kept, ids = {}, some_ids(c, LENGTH, seed=seed)
-    variants.forward(ids, weights, c, trace=lambda point, layer, x: kept.setdefault((point, layer), x))
+    for batch, tokens in case_shapes(config):
+        ids = some_ids(config, tokens, batch, seed)
+        rows.append(ch04.agreement(variants.forward(ids, weights, config), library(ids, use_cache=False).logits))
+    kept, ids = {}, some_ids(config, LENGTH, seed=seed)
+    variants.forward(ids, weights, config, trace=lambda point, layer, x: kept.setdefault((point, layer), x))
     points = [ch04.largest(kept[key] - right) / ch04.largest(right) for key, right in peers.library_trace(library, ids).items()]
     return {
         "case": case,
@@ -110,21 +110,23 @@ def case_agreement(case, kind, changes, seed=0):
         "points": len(points),
         "same_argmax": sum(r["same_argmax"] for r in rows),
         "positions": sum(r["positions"] for r in rows),
-        "above_diagonal": ch04.above_diagonal(influence(c, weights, ids)),
-        "parameters": parameter_count(c)["total"],
+        "above_diagonal": ch04.above_diagonal(influence(config, weights, ids)),
+        "parameters": parameter_count(config)["total"],
         "library_parameters": sum(w.numel() for w in library.parameters()),
-        "options": options_of(c),
+        "options": options_of(config),
     }
 
 
-def some_ids(c, tokens, batch=1, seed=0):
+def some_ids(config, tokens, batch=1, seed=0):
     """Random ids [batch, tokens] of the config's vocabulary."""
-    return torch.randint(c.vocab_size, (batch, tokens), generator=torch.Generator().manual_seed(seed))
+    return torch.randint(config.vocab_size, (batch, tokens), generator=torch.Generator().manual_seed(seed))
 
 
-def influence(c, weights, ids):
+def influence(config, weights, ids):
     """Chapter 4's `influence` of the configurable forward, for GPT-2 and Llama too, whose own families have another."""
-    return ch04.influence(Artefact(c, weights, None, {}), ids, forward=lambda m, ids: variants.forward(ids, m.weights, m.config))
+    return ch04.influence(
+        Artefact(config, weights, None, {}), ids, forward=lambda m, ids: variants.forward(ids, m.weights, m.config)
+    )
 
 
 def agreements(progress=lambda: None):
@@ -176,11 +178,11 @@ def users():
     """{(choice, option): [model_type]}: which families take an option, by the published configurations kept here."""
     found = {}
     for name in serving.published():
-        c = serving.config_named(name)
-        for choice, option in options_of(c).items():
+        config = serving.config_named(name)
+        for choice, option in options_of(config).items():
             kinds = found.setdefault((choice, option), [])
-            if c.model_type not in kinds:
-                kinds.append(c.model_type)
+            if config.model_type not in kinds:
+                kinds.append(config.model_type)
     return found
 
 
@@ -193,16 +195,16 @@ def option_effects(load=SERVED):
     tokens, batch = load
     zero = serving.serving_row(BASE, base, tokens, batch)
     for choice, option, changes in OPTIONS:
-        c = replace(base, **changes)
-        assert options_of(c)[choice] == option, (choice, option, options_of(c))
-        row = serving.serving_row(BASE, c, tokens, batch)
+        config = replace(base, **changes)
+        assert options_of(config)[choice] == option, (choice, option, options_of(config))
+        row = serving.serving_row(BASE, config, tokens, batch)
         rows.append(
             {
-                **{"choice": choice, "option": option, "families": used.get((choice, option), []), "is_base": c == base},
+                **{"choice": choice, "option": option, "families": used.get((choice, option), []), "is_base": config == base},
                 **{"parameters": row["parameters"], "parameters_change": row["parameters"] - zero["parameters"]},
-                **{"kv_bytes_per_token": kv_bytes_per_token(c), "cache_bytes": cache_bytes(c, tokens)},
-                **{"flops_per_token": flops_per_token(c, tokens)["total"]},
-                "flops_change": flops_per_token(c, tokens)["total"] - flops_per_token(base, tokens)["total"],
+                **{"kv_bytes_per_token": kv_bytes_per_token(config), "cache_bytes": cache_bytes(config, tokens)},
+                **{"flops_per_token": flops_per_token(config, tokens)["total"]},
+                "flops_change": flops_per_token(config, tokens)["total"] - flops_per_token(base, tokens)["total"],
                 **{key: row[key] for key in ("memory_bytes", "step_bytes_per_token")},
             }
         )
@@ -256,12 +258,12 @@ def alibi_rounding(tokens=2048, seed=0):
 
     The library adds a slope times the key's position, we take a slope times the distance: the same shares, other numbers to round.
     """
-    library, c, weights = case_models("bloom", {}, seed)
-    c = replace(c, n_positions=tokens)
-    ids = some_ids(c, tokens, seed=seed)
+    library, config, weights = case_models("bloom", {}, seed)
+    config = replace(config, n_positions=tokens)
+    ids = some_ids(config, tokens, seed=seed)
     with torch.no_grad():
-        exact = variants.forward(ids, {name: w.double() for name, w in weights.items()}, c)
-        ours, theirs = variants.forward(ids, weights, c), library(ids, use_cache=False).logits
+        exact = variants.forward(ids, {name: w.double() for name, w in weights.items()}, config)
+        ours, theirs = variants.forward(ids, weights, config), library(ids, use_cache=False).logits
         double = library.double()(ids, use_cache=False).logits
     found = {"ours": ours, "library": theirs, "library_float64": double}
     return {"tokens": tokens} | {name: ch04.agreement(x, exact)["relative_difference"] for name, x in found.items()}
@@ -269,10 +271,10 @@ def alibi_rounding(tokens=2048, seed=0):
 
 def absorbed(tokens=LENGTH, seed=0):
     """Latent attention in both forms on the tiny DeepSeek-V3: how far apart, of the largest logit, over a batch of two."""
-    _, c, weights = case_models("deepseek_v3", {}, seed)
-    ids = some_ids(c, tokens, 2, seed)
-    expanded = variants.forward(ids, weights, c)
-    other = replace(c, latent=replace(c.latent, absorbed=True))
+    _, config, weights = case_models("deepseek_v3", {}, seed)
+    ids = some_ids(config, tokens, 2, seed)
+    expanded = variants.forward(ids, weights, config)
+    other = replace(config, latent=replace(config.latent, absorbed=True))
     return ch04.agreement(variants.forward(ids, weights, other), expanded)
 
 
@@ -286,9 +288,9 @@ def cached_agreement(case, kind, changes, seed=0):
     worst: the largest difference of a logit from the whole pass, over the largest logit; latent attention in both forms.
     bytes_as_counted: whether after every chunk the cache holds exactly what `counts.cache_bytes` says.
     """
-    _, c, weights = case_models(kind, changes, seed)
-    forms = [c] + ([replace(c, latent=replace(c.latent, absorbed=True))] if c.latent else [])
-    ids, rows, counted = some_ids(c, LENGTH, 2, seed), [], True
+    _, config, weights = case_models(kind, changes, seed)
+    forms = [config] + ([replace(config, latent=replace(config.latent, absorbed=True))] if config.latent else [])
+    ids, rows, counted = some_ids(config, LENGTH, 2, seed), [], True
     for form in forms:
         whole = variants.forward(ids, weights, form)
         for sizes in SPLITS:
@@ -310,10 +312,10 @@ def cached_agreement(case, kind, changes, seed=0):
 # ------------------------------------------------------------------------------------------------------------- depth and norms
 
 
-def random_weights(c, seed=0):
+def random_weights(config, seed=0):
     """Weights of a config: gains 1, biases 0, matrices normal with variance 1 / inputs, so that they keep the size of a vector."""
     generator, weights = torch.Generator().manual_seed(seed), {}
-    for name, shape in weight_shapes(c).items():
+    for name, shape in weight_shapes(config).items():
         if len(shape) == 2:
             weights[name] = torch.randn(shape, generator=generator) * shape[1] ** -0.5
         else:
@@ -329,9 +331,9 @@ def depth_config(norm_place, layers, width=64):
     return Choices("depth", **sizes, **more, gated=False, norm_eps=1e-5)
 
 
-def norms_on_the_path(c):
+def norms_on_the_path(config):
     """How many norms the stream itself goes through before the logits: 2 L in a post-norm model, else the final one alone."""
-    return (2 * c.n_layer if c.norm_place == "post" else 0) + c.final_norm
+    return (2 * config.n_layer if config.norm_place == "post" else 0) + config.final_norm
 
 
 def depth_row(norm_place, layers, seeds=range(9)):
@@ -340,9 +342,9 @@ def depth_row(norm_place, layers, seeds=range(9)):
     Norms of gradients are L2, of the mean cross-entropy of random targets: at the embedding, over the stream [1, T, d], and in the
     last matrix of the last layer. Medians over seeds.
     """
-    c, growth, gradients, lasts = depth_config(norm_place, layers), [], [], []
+    config, growth, gradients, lasts = depth_config(norm_place, layers), [], [], []
     for seed in seeds:
-        weights, ids = random_weights(c, seed), some_ids(c, 33, seed=seed)
+        weights, ids = random_weights(config, seed), some_ids(config, 33, seed=seed)
         streams = []
 
         def trace(point, layer, x, streams=streams):
@@ -351,7 +353,7 @@ def depth_row(norm_place, layers, seeds=range(9)):
 
         matrix = weights[f"model.layers.{layers - 1}.mlp.down_proj.weight"].requires_grad_()
         weights["model.embed_tokens.weight"].requires_grad_()
-        logits = variants.forward(ids[:, :-1], weights, c, trace=trace)
+        logits = variants.forward(ids[:, :-1], weights, config, trace=trace)
         streams[0].retain_grad()
         torch.nn.functional.cross_entropy(logits[0], ids[0, 1:]).backward()
         first, last = streams[0], streams[-1]
@@ -359,7 +361,7 @@ def depth_row(norm_place, layers, seeds=range(9)):
         gradients.append(first.grad.norm().item())
         lasts.append(matrix.grad.norm().item())
     return {
-        **{"norm_place": norm_place, "layers": layers, "norms_on_the_path": norms_on_the_path(c)},
+        **{"norm_place": norm_place, "layers": layers, "norms_on_the_path": norms_on_the_path(config)},
         "growth": statistics.median(growth),
         "gradient": statistics.median(gradients),
         "last_gradient": statistics.median(lasts),
@@ -378,14 +380,14 @@ def training(norm_place, layers, seed=0, steps=150, rate=1e-3, width=64, warm_up
     the rate rises to its value.
     """
     text = torch.tensor(list(PLAY.read_bytes()))
-    c = replace(depth_config(norm_place, layers, width), vocab_size=256, positions="learned")
-    weights = {name: w.requires_grad_() for name, w in random_weights(c, seed).items()}
+    config = replace(depth_config(norm_place, layers, width), vocab_size=256, positions="learned")
+    weights = {name: w.requires_grad_() for name, w in random_weights(config, seed).items()}
     adam, generator, losses = torch.optim.Adam(weights.values(), lr=rate), torch.Generator().manual_seed(seed), []
     for step in range(steps):
         adam.param_groups[0]["lr"] = rate * min(1, (step + 1) / warm_up)
         starts = torch.randint(len(text) - 33, (8,), generator=generator)
         batch = torch.stack([text[i : i + 33] for i in starts])  # [8, 33]
-        logits = variants.forward(batch[:, :-1], weights, c)  # [8, 32, 256]
+        logits = variants.forward(batch[:, :-1], weights, config)  # [8, 32, 256]
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
         adam.zero_grad()
         loss.backward()
@@ -420,11 +422,11 @@ def reach(window, layers, tokens=40, seed=0):
     The id at position 0 changes, and all logits are compared exactly; the farthest one that is not bit for bit the same counts.
     """
     sizes = dict(vocab_size=53, n_embd=16, n_layer=layers, n_head=2, kv_heads=2, head_width=8, inner_width=32, n_positions=tokens)
-    c = Choices("window", **sizes, positions="none", windows=(window,) * layers)
-    weights, ids = random_weights(c, seed), some_ids(c, tokens, seed=seed)
+    config = Choices("window", **sizes, positions="none", windows=(window,) * layers)
+    weights, ids = random_weights(config, seed), some_ids(config, tokens, seed=seed)
     other = ids.clone()
-    other[0, 0] = (other[0, 0] + 1) % c.vocab_size
-    changed = (variants.forward(ids, weights, c) != variants.forward(other, weights, c))[0].any(-1)  # [T]
+    other[0, 0] = (other[0, 0] + 1) % config.vocab_size
+    changed = (variants.forward(ids, weights, config) != variants.forward(other, weights, config))[0].any(-1)  # [T]
     return {"window": window, "layers": layers, "farthest": int(changed.nonzero().max()), "formula": layers * (window - 1)}
 
 
@@ -441,9 +443,9 @@ def shift(model, ids, by):
 
     Learned positions must have as many rows. A family whose scores see differences of positions only gives the same logits.
     """
-    c, weights = of(model)
+    config, weights = of(model)
     at = torch.arange(ids.shape[1])
-    found = ch04.agreement(variants.forward(ids, weights, c, at=at + by), variants.forward(ids, weights, c, at=at))
+    found = ch04.agreement(variants.forward(ids, weights, config, at=at + by), variants.forward(ids, weights, config, at=at))
     return {"by": by, "worst": found["relative_difference"], "same_argmax": found["same_argmax"], "positions": found["positions"]}
 
 
@@ -453,25 +455,27 @@ def prefix_keys(model, before, ids):
     Keys computed alone are turned on by t positions, which is all that RoPE needs; each entry is the largest difference from what
     the model computes for the whole text, over the largest value there.
     """
-    c, weights = of(model)
+    config, weights = of(model)
     kept = {}
 
     def keep(into):
         return lambda point, layer, x: kept.setdefault((into, point, layer), x) if point in "kv" else None
 
     t = before.shape[1]
-    variants.forward(ids, weights, c, trace=keep("alone"))
-    variants.forward(torch.cat([before, ids], 1), weights, c, trace=keep("whole"))
+    variants.forward(ids, weights, config, trace=keep("alone"))
+    variants.forward(torch.cat([before, ids], 1), weights, config, trace=keep("whole"))
     rows = []
 
     def on(keys, layer):
         """Keys [B, heads, T, width] turned on by t positions, by the layer's own rope; of latent ones the part that turns."""
-        still, part = (0, keys.shape[-1]) if c.latent is None else (c.latent.plain, c.latent.turned)
+        still, part = (0, keys.shape[-1]) if config.latent is None else (config.latent.plain, config.latent.turned)
         plain, turning = keys.split((still, part), dim=-1)
-        turning = variants.turned(turning, c, layer, torch.tensor([t])) / variants.rope_of(c, layer).gain  # which it has already
+        turning = (
+            variants.turned(turning, config, layer, torch.tensor([t])) / variants.rope_of(config, layer).gain
+        )  # which it has already
         return torch.cat([plain, turning], dim=-1)
 
-    for layer in range(c.n_layer):
+    for layer in range(config.n_layer):
         row = {"layer": layer}
         for point, name in (("k", "keys"), ("v", "values")):
             alone, whole = kept["alone", point, layer], kept["whole", point, layer][:, :, t:]
@@ -526,12 +530,12 @@ def machine_rates(runs=5, timer=time.perf_counter):
 
 def decode_beside_trace(model, contexts=(16, 512, 2000), batch=1, runs=9, timer=time.perf_counter):
     """A measured decode step of a Llama beside what `serving.decode_step` says at this machine's rates: rows of milliseconds."""
-    rates, c, rows = machine_rates(timer=timer), choices_of(model.config), []
+    rates, config, rows = machine_rates(timer=timer), choices_of(model.config), []
     for context in contexts:
         ids = ch04.random_ids(model, 1, batch)
         step = one_step(model, filled(model, batch, context), ids, context)
         measured = in_turns({"step": step}, runs, timer)["step"]
-        traced = serving.decode_step(c, context, batch, bytes_per_number=4)
+        traced = serving.decode_step(config, context, batch, bytes_per_number=4)
         said = serving.step_times(traced, rates["flop_per_s"], rates["bytes_per_s"])
         rows.append(
             {

@@ -383,18 +383,22 @@ def choices_from(values, where):
     if not isinstance(kind, str) or kind not in READERS:
         raise BadInput(f"{where}: model_type is {kind!r}; known here are {', '.join(READERS)}")
     r = Reader(values, where)
-    c = READERS[kind](r)
-    if c.n_head % c.kv_heads:
-        raise BadInput(f"{where}: {c.n_head} heads are not divisible by {c.kv_heads} key-value heads; correct config.json")
-    if c.n_embd % c.n_head and (c.norm == "layer" and not c.gated):  # the families of GPT-2's kind have no head_dim
-        raise BadInput(f"{where}: width {c.n_embd} is not divisible by {c.n_head} heads; correct config.json")
-    if c.rope and (c.latent.turned if c.latent else c.head_width) % 2:
-        raise BadInput(f"{where}: a head of {c.head_width} numbers is odd, and a rotation turns pairs; correct config.json")
-    if c.experts and c.experts.active > c.experts.count:
-        raise BadInput(f"{where}: {c.experts.active} experts a token of {c.experts.count}; correct config.json")
-    if c.experts and c.experts.groups > 1:
-        _check_groups(c.experts, where)
-    return c
+    config = READERS[kind](r)
+    if config.n_head % config.kv_heads:
+        raise BadInput(
+            f"{where}: {config.n_head} heads are not divisible by {config.kv_heads} key-value heads; correct config.json"
+        )
+    if config.n_embd % config.n_head and (
+        config.norm == "layer" and not config.gated
+    ):  # the families of GPT-2's kind have no head_dim
+        raise BadInput(f"{where}: width {config.n_embd} is not divisible by {config.n_head} heads; correct config.json")
+    if config.rope and (config.latent.turned if config.latent else config.head_width) % 2:
+        raise BadInput(f"{where}: a head of {config.head_width} numbers is odd, and a rotation turns pairs; correct config.json")
+    if config.experts and config.experts.active > config.experts.count:
+        raise BadInput(f"{where}: {config.experts.active} experts a token of {config.experts.count}; correct config.json")
+    if config.experts and config.experts.groups > 1:
+        _check_groups(config.experts, where)
+    return config
 
 
 def _check_groups(e, where):
@@ -423,16 +427,16 @@ def choices_of(config):
 
 def of(model):
     """(choices, weights) of an `Artefact` of any family, for `variants.forward`."""
-    choices = choices_of(model.config)
-    return choices, to_weights(model.weights, choices) if model.config.model_type == "gpt2" else model.weights
+    config = choices_of(model.config)
+    return config, to_weights(model.weights, config) if model.config.model_type == "gpt2" else model.weights
 
 
 # ----------------------------------------------------------------------------------------------------- tensors and their names
 
 
-def weight_shapes(c):
+def weight_shapes(config):
     """{name: shape} of every tensor that `variants.forward` reads, matrices [out, in], in the order of the pass."""
-    d, shapes = c.n_embd, {"model.embed_tokens.weight": (c.vocab_size, c.n_embd)}
+    d, shapes = config.n_embd, {"model.embed_tokens.weight": (config.vocab_size, config.n_embd)}
 
     def matrix(name, out, into, bias=False):
         shapes[f"{name}.weight"] = (out, into)
@@ -441,37 +445,37 @@ def weight_shapes(c):
 
     def norm(name, n=d):
         shapes[f"{name}.weight"] = (n,)
-        if c.norm == "layer":
+        if config.norm == "layer":
             shapes[f"{name}.bias"] = (n,)
 
     def network(name, width):
-        for part in ("gate", "up") if c.gated else ("up",):
-            matrix(f"{name}.{part}_proj", width, d, "mlp" in c.biases)
-        matrix(f"{name}.down_proj", d, width, "mlp" in c.biases)
+        for part in ("gate", "up") if config.gated else ("up",):
+            matrix(f"{name}.{part}_proj", width, d, "mlp" in config.biases)
+        matrix(f"{name}.down_proj", d, width, "mlp" in config.biases)
 
-    if c.positions == "learned":
-        shapes["model.embed_positions.weight"] = (c.n_positions, d)
-    if c.embedding_norm:
+    if config.positions == "learned":
+        shapes["model.embed_positions.weight"] = (config.n_positions, d)
+    if config.embedding_norm:
         norm("model.embed_norm")
-    for layer in range(c.n_layer):
+    for layer in range(config.n_layer):
         start = f"model.layers.{layer}"
-        before_1, after_1, before_2, after_2 = (part and f"{start}.{part}" for part in NORMS[c.norm_place])
+        before_1, after_1, before_2, after_2 = (part and f"{start}.{part}" for part in NORMS[config.norm_place])
         if before_1:
             norm(before_1)
-        if c.latent:
-            _latent_shapes(c, f"{start}.self_attn", matrix, shapes)
+        if config.latent:
+            _latent_shapes(config, f"{start}.self_attn", matrix, shapes)
         else:
-            for part, heads in (("q", c.n_head), ("k", c.kv_heads), ("v", c.kv_heads)):
-                matrix(f"{start}.self_attn.{part}_proj", heads * c.head_width, d, "qkv" in c.biases)
-            if c.qk_norm:
-                norm(f"{start}.self_attn.q_norm", c.head_width)
-                norm(f"{start}.self_attn.k_norm", c.head_width)
-        matrix(f"{start}.self_attn.o_proj", d, c.n_head * c.value_width, "o" in c.biases)
+            for part, heads in (("q", config.n_head), ("k", config.kv_heads), ("v", config.kv_heads)):
+                matrix(f"{start}.self_attn.{part}_proj", heads * config.head_width, d, "qkv" in config.biases)
+            if config.qk_norm:
+                norm(f"{start}.self_attn.q_norm", config.head_width)
+                norm(f"{start}.self_attn.k_norm", config.head_width)
+        matrix(f"{start}.self_attn.o_proj", d, config.n_head * config.value_width, "o" in config.biases)
         for name in (after_1, before_2):
             if name:
                 norm(name)
-        if c.has_experts(layer):
-            e = c.experts
+        if config.has_experts(layer):
+            e = config.experts
             shapes[f"{start}.mlp.gate.weight"] = (e.count, d)
             if e.routing == "sigmoid":
                 shapes[f"{start}.mlp.gate.e_score_correction_bias"] = (e.count,)
@@ -480,24 +484,24 @@ def weight_shapes(c):
             if e.shared:
                 network(f"{start}.mlp.shared_experts", e.shared * e.width)
         else:
-            network(f"{start}.mlp", c.inner_width)
+            network(f"{start}.mlp", config.inner_width)
         if after_2:
             norm(after_2)
-    if c.final_norm:
+    if config.final_norm:
         norm("model.norm")
-    if not c.tie_word_embeddings:
-        shapes["lm_head.weight"] = (c.vocab_size, d)
+    if not config.tie_word_embeddings:
+        shapes["lm_head.weight"] = (config.vocab_size, d)
     return shapes
 
 
-def _latent_shapes(c, name, matrix, shapes):
-    m, d, h = c.latent, c.n_embd, c.n_head
+def _latent_shapes(config, name, matrix, shapes):
+    m, d, h = config.latent, config.n_embd, config.n_head
     if m.q_rank is None:
-        matrix(f"{name}.q_proj", h * c.query_width, d)
+        matrix(f"{name}.q_proj", h * config.query_width, d)
     else:
         matrix(f"{name}.q_a_proj", m.q_rank, d)
         shapes[f"{name}.q_a_layernorm.weight"] = (m.q_rank,)
-        matrix(f"{name}.q_b_proj", h * c.query_width, m.q_rank)
+        matrix(f"{name}.q_b_proj", h * config.query_width, m.q_rank)
     matrix(f"{name}.kv_a_proj_with_mqa", m.kv_rank + m.turned, d)
     shapes[f"{name}.kv_a_layernorm.weight"] = (m.kv_rank,)
     matrix(f"{name}.kv_b_proj", h * (m.plain + m.value), m.kv_rank)
@@ -557,9 +561,9 @@ def _renamed(name, parts):
     return padded.strip(".")
 
 
-def _layout(c):
+def _layout(config):
     """[(file name, [our names], {our name: shape})] in the order of the pass; more than one of ours where a file has them fused."""
-    how, shapes = FUSED.get(c.model_type, _NONE), weight_shapes(c)
+    how, shapes = FUSED.get(config.model_type, _NONE), weight_shapes(config)
     rows = []
     for name in shapes:
         start, dot, part = name.partition(".self_attn.")
@@ -579,9 +583,9 @@ def _across(how, name, shape):
     return how.across and len(shape) == 2 and ".layers." in name
 
 
-def file_shapes(c):
+def file_shapes(config):
     """{name: shape} of every tensor that the family's files hold, under their names there; a tied head is not there."""
-    how, shapes, rows = _layout(c)
+    how, shapes, rows = _layout(config)
     found = {}
     for file_name, names in rows:
         shape = (sum(shapes[n][0] for n in names), *shapes[names[0]][1:])
@@ -589,17 +593,17 @@ def file_shapes(c):
     return found
 
 
-def to_weights(tensors, c):
+def to_weights(tensors, config):
     """The weights that `variants.forward` reads, from `tensors` by the names of `file_shapes`; views, nothing is copied."""
-    how, shapes, rows = _layout(c)
+    how, shapes, rows = _layout(config)
     weights = {}
     for file_name, names in rows:
         tensor = tensors[file_name]
         tensor = tensor.T if _across(how, names[0], tensor.shape) else tensor
         if len(names) == 1:
             parts = [tensor]
-        elif how.by_head or (c.model_type == "gpt_bigcode" and c.kv_heads > 1):
-            parts = [part.flatten(0, 1) for part in tensor.unflatten(0, (c.n_head, 3, -1)).unbind(1)]
+        elif how.by_head or (config.model_type == "gpt_bigcode" and config.kv_heads > 1):
+            parts = [part.flatten(0, 1) for part in tensor.unflatten(0, (config.n_head, 3, -1)).unbind(1)]
         else:
             parts = tensor.split([shapes[n][0] for n in names])
         weights |= dict(zip(names, parts, strict=True))

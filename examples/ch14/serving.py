@@ -43,23 +43,23 @@ def config_named(source):
     return choices_from(read_json(path), path)
 
 
-def serving_row(name, c, tokens=8192, batch=32, bytes_per_number=2):
+def serving_row(name, config, tokens=8192, batch=32, bytes_per_number=2):
     """What a model takes to serve `batch` texts of `tokens` positions: parameters, FLOPs, bytes.
 
     A model made for fewer positions is counted at as many as it has. flops: of one token at that context. step_bytes: what one
     decode step has to read, all weights that the batch uses and every cache, for each of its tokens.
     """
-    context = min(max(tokens, 1), c.n_positions)
-    counts, active = parameter_count(c), parameter_count(c, active=True)
-    cache = cache_bytes(c, context, batch, bytes_per_number)
+    context = min(max(tokens, 1), config.n_positions)
+    counts, active = parameter_count(config), parameter_count(config, active=True)
+    cache = cache_bytes(config, context, batch, bytes_per_number)
     weights = counts["total"] * bytes_per_number
-    step = decode_step(c, context - 1, batch, bytes_per_number)
+    step = decode_step(config, context - 1, batch, bytes_per_number)
     return {
         "model": name,
         "parameters": counts["total"],
         "active": active["total"],
-        "flops_per_token": flops_per_token(c, context)["total"],
-        "kv_bytes_per_token": kv_bytes_per_token(c, bytes_per_number),
+        "flops_per_token": flops_per_token(config, context)["total"],
+        "kv_bytes_per_token": kv_bytes_per_token(config, bytes_per_number),
         "context": context,
         "weight_bytes": weights,
         "cache_bytes": cache,
@@ -77,7 +77,7 @@ def serving_table(names=None, tokens=8192, batch=32, bytes_per_number=2):
 # ------------------------------------------------------------------------------------------------------------- one decode step
 
 
-def decode_step(c, context, batch=1, bytes_per_number=2):
+def decode_step(config, context, batch=1, bytes_per_number=2):
     """One new token for each of `batch` texts that have `context` positions cached: {operations, flops, bytes, ...}.
 
     operations: [{operation, times, flops, weight_bytes, cache_bytes, written_bytes, activation_bytes}], each for all its `times`
@@ -88,7 +88,7 @@ def decode_step(c, context, batch=1, bytes_per_number=2):
     """
     if batch < 1 or context < 0:
         raise BadInput(f"a batch of {batch} with {context} positions cached; give 1 text or more, and 0 positions or more")
-    B, n, d, L = batch, bytes_per_number, c.n_embd, c.n_layer
+    B, n, d, L = batch, bytes_per_number, config.n_embd, config.n_layer
     rows = []
 
     def add(operation, times, weights=0, flops=None, vectors=0, cached=0, written=0, moved=0):
@@ -102,48 +102,54 @@ def decode_step(c, context, batch=1, bytes_per_number=2):
         )
 
     def of_norm(times, where, width=d):
-        add(f"{c.norm} norm {where}", times, vectors=2 * width if c.norm == "layer" else width, moved=2 * width)
+        add(f"{config.norm} norm {where}", times, vectors=2 * width if config.norm == "layer" else width, moved=2 * width)
 
-    add("embedding", 1, vectors=B * d * (2 if c.positions == "learned" else 1), moved=d)
-    if c.embedding_norm:
+    add("embedding", 1, vectors=B * d * (2 if config.positions == "learned" else 1), moved=d)
+    if config.embedding_norm:
         of_norm(1, "of the embedding")
-    per_layer = {"pre": 1, "post": 1, "both": 2}[c.norm_place]
+    per_layer = {"pre": 1, "post": 1, "both": 2}[config.norm_place]
     of_norm(L * per_layer, "at attention")
-    h, q, kv = c.n_head, c.n_head * c.query_width, 0 if c.latent else c.kv_heads * c.head_width
-    biased = {part: part in c.biases for part in ("qkv", "o", "mlp")}
-    if c.latent:
-        norms = c.latent.kv_rank + (c.latent.q_rank or 0)
-        add("latent projections but o", L, attention_matrices(c) - h * c.latent.value * d, vectors=norms, moved=d + q + norms)
+    h, q, kv = config.n_head, config.n_head * config.query_width, 0 if config.latent else config.kv_heads * config.head_width
+    biased = {part: part in config.biases for part in ("qkv", "o", "mlp")}
+    if config.latent:
+        norms = config.latent.kv_rank + (config.latent.q_rank or 0)
+        add(
+            "latent projections but o",
+            L,
+            attention_matrices(config) - h * config.latent.value * d,
+            vectors=norms,
+            moved=d + q + norms,
+        )
     else:
         for part, width in (("q", q), ("k", kv), ("v", kv)):
             add(f"{part} projection", L, d * width, vectors=width * biased["qkv"], moved=d + width)
-        if c.qk_norm:
-            add("norms of q and k", L, vectors=2 * c.head_width, moved=2 * (q + kv))
-    if c.positions == "rope":
-        add("rotation of q and k", L, moved=2 * (h + 1) * c.latent.turned if c.latent else 2 * (q + kv))
-    add("append to the cache", L, written=B * L * cached_numbers(c))
-    held = sum(seen(c, i, context + 1) - 1 for i in range(L))  # without the new position itself
-    width = 2 * c.latent.kv_rank + c.latent.turned if c.latent else c.query_width + c.value_width
-    add("attention over the cache", L, flops=2 * B * h * width * (held + L), cached=B * held * cached_numbers(c), moved=2 * q)
-    add("o projection", L, h * c.value_width * d, vectors=d * biased["o"], moved=h * c.value_width + d)
+        if config.qk_norm:
+            add("norms of q and k", L, vectors=2 * config.head_width, moved=2 * (q + kv))
+    if config.positions == "rope":
+        add("rotation of q and k", L, moved=2 * (h + 1) * config.latent.turned if config.latent else 2 * (q + kv))
+    add("append to the cache", L, written=B * L * cached_numbers(config))
+    held = sum(seen(config, i, context + 1) - 1 for i in range(L))  # without the new position itself
+    width = 2 * config.latent.kv_rank + config.latent.turned if config.latent else config.query_width + config.value_width
+    add("attention over the cache", L, flops=2 * B * h * width * (held + L), cached=B * held * cached_numbers(config), moved=2 * q)
+    add("o projection", L, h * config.value_width * d, vectors=d * biased["o"], moved=h * config.value_width + d)
     add("residual additions", 2 * L, moved=3 * d)
     of_norm(L * per_layer, "at feed-forward")
-    dense = sum(not c.has_experts(i) for i in range(L))
+    dense = sum(not config.has_experts(i) for i in range(L))
     if dense:
-        part = network_matrices(c, c.inner_width)
-        biases = (c.inner_width * (2 if c.gated else 1) + d) * biased["mlp"]
-        add("feed-forward matrices", dense, part, vectors=biases, moved=2 * d + (3 if c.gated else 1) * c.inner_width)
+        part = network_matrices(config, config.inner_width)
+        biases = (config.inner_width * (2 if config.gated else 1) + d) * biased["mlp"]
+        add("feed-forward matrices", dense, part, vectors=biases, moved=2 * d + (3 if config.gated else 1) * config.inner_width)
     if L - dense:
-        e, one = c.experts, network_matrices(c, c.experts.width)
+        e, one = config.experts, network_matrices(config, config.experts.width)
         touched = e.count * (1 - (1 - e.active / e.count) ** B)
         add("routing", L - dense, e.count * d, moved=d + e.count)
         read, used = touched + e.shared, e.active + e.shared
         work = 2 * B * used * one * (L - dense)
         add(f"experts ({used} a token)", L - dense, read * one, flops=work, moved=used * (2 * d + 3 * e.width))
-    if c.final_norm:
+    if config.final_norm:
         of_norm(1, "before the head")
-    add("head", 1, d * c.vocab_size, moved=d + c.vocab_size)
-    add("softmax and choice", 1, moved=2 * c.vocab_size)
+    add("head", 1, d * config.vocab_size, moved=d + config.vocab_size)
+    add("softmax and choice", 1, moved=2 * config.vocab_size)
     totals = {key: sum(r[key] for r in rows) for key in rows[0] if key not in ("operation", "times")}
     traffic = totals["weight_bytes"] + totals["cache_bytes"] + totals["written_bytes"]
     return {"context": context, "batch": B, "bytes_per_number": n, "operations": rows, **totals, "bytes": traffic}
@@ -169,12 +175,21 @@ def window_rows(names=("mistral-7b", "gemma-2-9b", "gemma-3-1b"), tokens=32768, 
     """The cache of one request of `tokens` with the windows of each config and without: bytes, and how many more fit."""
     rows = []
     for name in names:
-        c = config_named(name)
-        capped, full = (cache_bytes(x, tokens, bytes_per_number=bytes_per_number) for x in (c, replace(c, windows=())))
+        config = config_named(name)
+        capped, full = (cache_bytes(x, tokens, bytes_per_number=bytes_per_number) for x in (config, replace(config, windows=())))
         rows.append(
             {
-                **{"model": name, "tokens": tokens, "window": next(w for w in c.windows if w), "windows": options_of(c)["window"]},
-                **{"layers_with_window": sum(w is not None for w in c.windows), "layers": c.n_layer, "made_for": c.n_positions},
+                **{
+                    "model": name,
+                    "tokens": tokens,
+                    "window": next(w for w in config.windows if w),
+                    "windows": options_of(config)["window"],
+                },
+                **{
+                    "layers_with_window": sum(w is not None for w in config.windows),
+                    "layers": config.n_layer,
+                    "made_for": config.n_positions,
+                },
                 **{"full_bytes": full, "windowed_bytes": capped, "times_as_many": full / capped},
             }
         )

@@ -14,10 +14,10 @@ from examples.ch14 import variants
 class VariantCache:
     """What a model keeps of the positions it was fed: for each layer two tensors and the positions that they are of."""
 
-    def __init__(self, choices, batch=1):
-        self.choices, self.batch = choices, batch
+    def __init__(self, config, batch=1):
+        self.choices, self.batch = config, batch
         self.length = 0  # positions fed
-        self.kept = [None] * choices.n_layer  # of each layer (first, second, positions [S]), tensors [..., S, width]
+        self.kept = [None] * config.n_layer  # of each layer (first, second, positions [S]), tensors [..., S, width]
         self.pending = list(self.kept)
 
     def extend(self, layer, first, second, at):
@@ -44,16 +44,16 @@ class VariantCache:
         return sum(first.nbytes + second.nbytes for first, second, _ in filter(None, self.kept))
 
 
-def forward_cached(ids, weights, choices, cache, trace=None):
+def forward_cached(ids, weights, config, cache, trace=None):
     """Logits [B, T, V] of the new `ids` [B, T], which follow what `cache` holds; it holds them afterwards.
 
     Raises BadInput for ids that the model does not take, for more positions than it has, and for another batch than the cache's.
     """
-    kv_cache.check(ids, choices, cache)
+    kv_cache.check(ids, config, cache)
     at = kv_cache.positions(cache.length, ids.shape[1], ids.device)  # [T]
-    x = variants.residual_stream(ids, weights, choices, trace=trace, at=at, cache=cache)  # [B, T, d]
+    x = variants.residual_stream(ids, weights, config, trace=trace, at=at, cache=cache)  # [B, T, d]
     cache.advance(ids.shape[1])
-    return variants.unembed(x, weights, choices, trace)  # [B, T, V]
+    return variants.unembed(x, weights, config, trace)  # [B, T, V]
 
 
 class Cached:
@@ -63,8 +63,8 @@ class Cached:
     go on from what was fed is computed anew: a window has forgotten what a shorter prefix would need.
     """
 
-    def __init__(self, choices, weights):
-        self.choices, self.weights = choices, weights
+    def __init__(self, config, weights):
+        self.choices, self.weights = config, weights
         self.fed, self.cache = None, None
 
     def __call__(self, ids):

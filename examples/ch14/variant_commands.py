@@ -81,11 +81,11 @@ def choices_table(args):
 
 
 def explain(args):
-    c = serving.config_named(args.config)
-    chosen, lines = options_of(c), sentences(c)
+    config = serving.config_named(args.config)
+    chosen, lines = options_of(config), sentences(config)
     lines = [textwrap.fill(line, 110, subsequent_indent="  ") for line in lines]
-    text = [f"{args.config}, model_type {c.model_type}", "", table(["choice", "option"], list(chosen.items())), "", *lines]
-    return {"config": args.config, "model_type": c.model_type, "options": chosen, "lines": sentences(c)}, "\n".join(text)
+    text = [f"{args.config}, model_type {config.model_type}", "", table(["choice", "option"], list(chosen.items())), "", *lines]
+    return {"config": args.config, "model_type": config.model_type, "options": chosen, "lines": sentences(config)}, "\n".join(text)
 
 
 def rank(args):

@@ -27,78 +27,78 @@ from examples.ch14.counts import flops_per_pass, flops_per_token, parameter_coun
 # -------------------------------------------------------------------------------------------------------- the forward pass
 
 
-def forward(ids, weights, choices, causal=True, trace=None, masked_score=-math.inf, at=None):
+def forward(ids, weights, config, causal=True, trace=None, masked_score=-math.inf, at=None):
     """Logits [B, T, V] of `ids` [B, T]; arguments, points of the trace and errors as chapter 4's `forward`.
 
     at: the positions [T] of the ids, by default 0 to T - 1. causal=False: no mask at all, the window's neither.
     """
-    x = residual_stream(ids, weights, choices, causal, trace, masked_score, at)  # [B, T, d]
-    return unembed(x, weights, choices, trace)  # [B, T, V]
+    x = residual_stream(ids, weights, config, causal, trace, masked_score, at)  # [B, T, d]
+    return unembed(x, weights, config, trace)  # [B, T, V]
 
 
-def residual_stream(ids, weights, c, causal=True, trace=None, masked_score=-math.inf, at=None, cache=None):
+def residual_stream(ids, weights, config, causal=True, trace=None, masked_score=-math.inf, at=None, cache=None):
     """The stream [B, T, d] after the last layer, not yet normalised. cache: `variant_cache`'s, which the new positions follow."""
-    check_ids(ids, c)
+    check_ids(ids, config)
     trace = no_trace if trace is None else trace
     at = torch.arange(ids.shape[1], device=ids.device) if at is None else at  # [T]
-    check_positions(at, c)
-    x = embed(ids, weights, c, at)  # [B, T, d]
+    check_positions(at, config)
+    x = embed(ids, weights, config, at)  # [B, T, d]
     trace("embedding", None, x)
     masked = masked_score if causal else None  # the score of a hidden key; None: nothing is hidden
-    for layer in range(c.n_layer):
-        x = block(x, weights, c, layer, at, masked, trace, cache)  # [B, T, d]
+    for layer in range(config.n_layer):
+        x = block(x, weights, config, layer, at, masked, trace, cache)  # [B, T, d]
     return x
 
 
-def check_positions(at, c):
+def check_positions(at, config):
     """Raise BadInput for positions [T] that a learned table does not have."""
-    if c.positions == "learned" and not 0 <= int(at.min()) <= int(at.max()) < c.n_positions:
-        raise BadInput(f"positions {int(at.min())} to {int(at.max())} are not all within the table of {c.n_positions}")
+    if config.positions == "learned" and not 0 <= int(at.min()) <= int(at.max()) < config.n_positions:
+        raise BadInput(f"positions {int(at.min())} to {int(at.max())} are not all within the table of {config.n_positions}")
 
 
-def embed(ids, weights, c, at):
+def embed(ids, weights, config, at):
     """The stream's start [B, T, d]: the token's row, scaled, with its position where that is something to add, then normalised."""
     x = weights["model.embed_tokens.weight"][ids]  # [B, T, d]
-    if c.embedding_scale != 1:
-        x = x * torch.tensor(c.embedding_scale, dtype=x.dtype)  # rounded to the model's dtype first, as Gemma's code does
-    if c.positions == "learned":
-        x = x + weights["model.embed_positions.weight"][at + c.first_position]  # [B, T, d]
-    if c.positions == "sinusoidal":
-        x = x + sinusoids(at + c.first_position, c.n_embd).to(x.dtype)  # [B, T, d]
-    return norm(x, weights, "model.embed_norm", c) if c.embedding_norm else x
+    if config.embedding_scale != 1:
+        x = x * torch.tensor(config.embedding_scale, dtype=x.dtype)  # rounded to the model's dtype first, as Gemma's code does
+    if config.positions == "learned":
+        x = x + weights["model.embed_positions.weight"][at + config.first_position]  # [B, T, d]
+    if config.positions == "sinusoidal":
+        x = x + sinusoids(at + config.first_position, config.n_embd).to(x.dtype)  # [B, T, d]
+    return norm(x, weights, "model.embed_norm", config) if config.embedding_norm else x
 
 
-def unembed(x, weights, c, trace=None):
+def unembed(x, weights, config, trace=None):
     """Logits [B, T, V] of the last stream x [B, T, d]."""
     trace = no_trace if trace is None else trace
-    x = norm(x, weights, "model.norm", c) if c.final_norm else x  # [B, T, d]
+    x = norm(x, weights, "model.norm", config) if config.final_norm else x  # [B, T, d]
     trace("final_norm", None, x)
-    head = "model.embed_tokens.weight" if c.tie_word_embeddings else "lm_head.weight"
-    logits = capped(x @ weights[head].T, c.logit_cap)  # [B, T, V]
+    head = "model.embed_tokens.weight" if config.tie_word_embeddings else "lm_head.weight"
+    logits = capped(x @ weights[head].T, config.logit_cap)  # [B, T, V]
     trace("logits", None, logits)
     return logits
 
 
-def block(x, weights, c, layer, at, masked, trace, cache=None):
+def block(x, weights, config, layer, at, masked, trace, cache=None):
     """One layer on the stream x [B, T, d]; where its norms stand is the choice `norm_place`."""
-    before_1, after_1, before_2, after_2 = (part and f"model.layers.{layer}.{part}" for part in NORMS[c.norm_place])
-    y = norm(x, weights, before_1, c)  # [B, T, d]
+    before_1, after_1, before_2, after_2 = (part and f"model.layers.{layer}.{part}" for part in NORMS[config.norm_place])
+    y = norm(x, weights, before_1, config)  # [B, T, d]
     trace("norm_1", layer, y)
-    attend = attention if c.latent is None else absorbed_attention if c.latent.absorbed else latent_attention
-    y = attend(y, weights, c, layer, at, masked, trace, cache)  # [B, T, d]
-    x = joined(x, y, weights, after_1, c, layer, trace, ("attention", "residual_mid"))  # [B, T, d]
-    y = norm(x, weights, before_2, c)  # [B, T, d]
+    attend = attention if config.latent is None else absorbed_attention if config.latent.absorbed else latent_attention
+    y = attend(y, weights, config, layer, at, masked, trace, cache)  # [B, T, d]
+    x = joined(x, y, weights, after_1, config, layer, trace, ("attention", "residual_mid"))  # [B, T, d]
+    y = norm(x, weights, before_2, config)  # [B, T, d]
     trace("norm_2", layer, y)
-    y = (mixture if c.has_experts(layer) else mlp)(y, weights, c, f"model.layers.{layer}.mlp", trace, layer)  # [B, T, d]
-    return joined(x, y, weights, after_2, c, layer, trace, ("mlp", "residual"))  # [B, T, d]
+    y = (mixture if config.has_experts(layer) else mlp)(y, weights, config, f"model.layers.{layer}.mlp", trace, layer)  # [B, T, d]
+    return joined(x, y, weights, after_2, config, layer, trace, ("mlp", "residual"))  # [B, T, d]
 
 
-def joined(x, y, weights, after, c, layer, trace, points):
+def joined(x, y, weights, after, config, layer, trace, points):
     """The stream x [B, T, d] with what a sublayer made, y: added, with a norm on y before ("both") or on the sum after ("post")."""
-    y = norm(y, weights, after, c) if c.norm_place == "both" else y
+    y = norm(y, weights, after, config) if config.norm_place == "both" else y
     trace(points[0], layer, y)
-    x = x + y if c.residual else y
-    x = norm(x, weights, after, c) if c.norm_place == "post" else x
+    x = x + y if config.residual else y
+    x = norm(x, weights, after, config) if config.norm_place == "post" else x
     trace(points[1], layer, x)
     return x
 
@@ -106,86 +106,86 @@ def joined(x, y, weights, after, c, layer, trace, points):
 # --------------------------------------------------------------------------------------------------------------- attention
 
 
-def attention(x, weights, c, layer, at, masked, trace, cache=None):
+def attention(x, weights, config, layer, at, masked, trace, cache=None):
     """What attention adds [B, T, d]: h heads of queries, g of keys and values (g = h: MHA, g = 1: MQA, between: GQA)."""
     name = f"model.layers.{layer}.self_attn"
-    q = heads(linear(x, weights, f"{name}.q_proj"), c.head_width)  # [B, h, T, dh]
-    k = heads(linear(x, weights, f"{name}.k_proj"), c.head_width)  # [B, g, T, dh]
-    v = heads(linear(x, weights, f"{name}.v_proj"), c.head_width)  # [B, g, T, dh]
-    if c.qk_norm:  # each head's vector by itself, before it turns
-        q, k = norm(q, weights, f"{name}.q_norm", c), norm(k, weights, f"{name}.k_norm", c)
-    if c.positions == "rope":
-        q, k = turned(q, c, layer, at), turned(k, c, layer, at)
+    q = heads(linear(x, weights, f"{name}.q_proj"), config.head_width)  # [B, h, T, dh]
+    k = heads(linear(x, weights, f"{name}.k_proj"), config.head_width)  # [B, g, T, dh]
+    v = heads(linear(x, weights, f"{name}.v_proj"), config.head_width)  # [B, g, T, dh]
+    if config.qk_norm:  # each head's vector by itself, before it turns
+        q, k = norm(q, weights, f"{name}.q_norm", config), norm(k, weights, f"{name}.k_norm", config)
+    if config.positions == "rope":
+        q, k = turned(q, config, layer, at), turned(k, config, layer, at)
     for point, tensor in (("q", q), ("k", k), ("v", v)):
         trace(point, layer, tensor)
     k, v, seen = (k, v, at) if cache is None else cache.extend(layer, k, v, at)  # each [B, g, S, dh], and positions [S]
-    return linear(attend(q, k, v, c, layer, at, seen, masked, trace), weights, f"{name}.o_proj")  # [B, T, d]
+    return linear(attend(q, k, v, config, layer, at, seen, masked, trace), weights, f"{name}.o_proj")  # [B, T, d]
 
 
-def latent_attention(x, weights, c, layer, at, masked, trace, cache=None):
+def latent_attention(x, weights, config, layer, at, masked, trace, cache=None):
     """MLA: keys and values are made from one short vector a position, which is all that a cache would have to hold.
 
     DeepSeek-AI, "DeepSeek-V2" (2024), section 2.1. A query and a key have a part without position and a part that turns; the key's
     turning part is one for all heads. The norms of the compressed vectors have an epsilon of their own, 1e-6.
     """
-    name, m = f"model.layers.{layer}.self_attn", c.latent
-    q_plain, q_turned, short, k_turned = latents(x, weights, c, layer, at)
+    name, m = f"model.layers.{layer}.self_attn", config.latent
+    q_plain, q_turned, short, k_turned = latents(x, weights, config, layer, at)
     short, k_turned, seen = (short, k_turned, at) if cache is None else cache.extend(layer, short, k_turned, at)  # now of S
     kv = heads(linear(short, weights, f"{name}.kv_b_proj"), m.plain + m.value)  # [B, h, S, plain + value]
     k_plain, v = kv.split((m.plain, m.value), dim=-1)
     q = torch.cat([q_plain, q_turned], dim=-1)  # [B, h, T, plain + turned]
-    k = torch.cat([k_plain, k_turned.expand(-1, c.n_head, -1, -1)], dim=-1)  # [B, h, S, plain + turned]
+    k = torch.cat([k_plain, k_turned.expand(-1, config.n_head, -1, -1)], dim=-1)  # [B, h, S, plain + turned]
     for point, tensor in (("q", q), ("k", k), ("v", v)):
         trace(point, layer, tensor)
-    return linear(attend(q, k, v, c, layer, at, seen, masked, trace), weights, f"{name}.o_proj")  # [B, T, d]
+    return linear(attend(q, k, v, config, layer, at, seen, masked, trace), weights, f"{name}.o_proj")  # [B, T, d]
 
 
-def absorbed_attention(x, weights, c, layer, at, masked, trace, cache=None):
+def absorbed_attention(x, weights, config, layer, at, masked, trace, cache=None):
     """`latent_attention` with nothing expanded: queries are taken to the short vectors, and the mixture of those to the values.
 
     q . (K s) = (K^T q) . s for a position's short vector s, so that one s serves all heads, as if it were MQA with heads of rank +
     turned numbers. The same function; other FLOPs, and a far smaller cache.
     """
-    name, m = f"model.layers.{layer}.self_attn", c.latent
-    q_plain, q_turned, short, k_turned = latents(x, weights, c, layer, at)
+    name, m = f"model.layers.{layer}.self_attn", config.latent
+    q_plain, q_turned, short, k_turned = latents(x, weights, config, layer, at)
     short, k_turned, seen = (short, k_turned, at) if cache is None else cache.extend(layer, short, k_turned, at)  # now of S
-    expand = weights[f"{name}.kv_b_proj.weight"].unflatten(0, (c.n_head, -1))  # [h, plain + value, rank]
+    expand = weights[f"{name}.kv_b_proj.weight"].unflatten(0, (config.n_head, -1))  # [h, plain + value, rank]
     to_keys, to_values = expand.split((m.plain, m.value), dim=1)  # [h, plain, rank], [h, value, rank]
     q = torch.cat([q_plain @ to_keys, q_turned], dim=-1)  # [B, h, T, rank + turned]
     k = torch.cat([short[:, None], k_turned], dim=-1)  # [B, 1, S, rank + turned]: all that a cache has to hold
-    mixed = attend(q, k, short[:, None], c, layer, at, seen, masked, trace)  # [B, T, h rank]
+    mixed = attend(q, k, short[:, None], config, layer, at, seen, masked, trace)  # [B, T, h rank]
     mixed = heads(mixed, m.kv_rank)  # [B, h, T, rank]
     values = (mixed @ to_values.transpose(1, 2)).transpose(1, 2).flatten(2)  # [B, T, h value]
     return linear(values, weights, f"{name}.o_proj")  # [B, T, d]
 
 
-def latents(x, weights, c, layer, at):
+def latents(x, weights, config, layer, at):
     """Queries without position [B, h, T, plain] and turned [B, h, T, turned], short vectors [B, T, rank], key [B, 1, T, turned]."""
-    name, m = f"model.layers.{layer}.self_attn", c.latent
+    name, m = f"model.layers.{layer}.self_attn", config.latent
     if m.q_rank is None:
         q = linear(x, weights, f"{name}.q_proj")  # [B, T, h (plain + turned)]
     else:
         compressed = linear(x, weights, f"{name}.q_a_proj")  # [B, T, q rank]
         compressed = llama.rms(compressed, weights[f"{name}.q_a_layernorm.weight"])
         q = linear(compressed, weights, f"{name}.q_b_proj")  # [B, T, h (plain + turned)]
-    q_plain, q_turned = heads(q, c.query_width).split((m.plain, m.turned), dim=-1)
+    q_plain, q_turned = heads(q, config.query_width).split((m.plain, m.turned), dim=-1)
     short, k_turned = linear(x, weights, f"{name}.kv_a_proj_with_mqa").split((m.kv_rank, m.turned), dim=-1)
     short = llama.rms(short, weights[f"{name}.kv_a_layernorm.weight"])
-    return q_plain, turned(q_turned, c, layer, at), short, turned(k_turned[:, None], c, layer, at)
+    return q_plain, turned(q_turned, config, layer, at), short, turned(k_turned[:, None], config, layer, at)
 
 
-def attend(q, k, v, c, layer, at, seen, masked, trace):
+def attend(q, k, v, config, layer, at, seen, masked, trace):
     """The heads' mixtures of v, side by side [B, T, h value]: scores, cap, ALiBi, mask and window, softmax; k and v of g heads.
 
     at: positions [T] of the queries; seen: positions [S] of the keys, which are the same without a cache.
     """
-    scale = c.query_width**-0.5 if c.score_scale is None else c.score_scale
-    scores = capped(llama.by_group(q * scale, k.transpose(-1, -2)), c.score_cap)  # [B, h, T, S]
+    scale = config.query_width**-0.5 if config.score_scale is None else config.score_scale
+    scores = capped(llama.by_group(q * scale, k.transpose(-1, -2)), config.score_cap)  # [B, h, T, S]
     back = at[:, None] - seen[None, :]  # [T, S]: how far back key j lies from query i
-    if c.positions == "alibi":
-        scores = scores - slopes(c.n_head).to(scores)[:, None, None] * back
+    if config.positions == "alibi":
+        scores = scores - slopes(config.n_head).to(scores)[:, None, None] * back
     if masked is not None:
-        scores = scores.masked_fill(window_mask(back, c.window(layer)), masked)
+        scores = scores.masked_fill(window_mask(back, config.window(layer)), masked)
     trace("scores", layer, scores)
     A = torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(v.dtype)  # [B, h, T, S]
     trace("A", layer, A)
@@ -202,15 +202,15 @@ def heads(x, width):
     return x.unflatten(-1, (-1, width)).transpose(1, 2)
 
 
-def turned(x, c, layer, at):
+def turned(x, config, layer, at):
     """x [B, n, T, width] with its pairs turned by position; a layer with a window may have a rope of its own."""
-    angles = llama.rotation(at, rope_of(c, layer), x.shape[-1], x.dtype)  # cos and sin, each [T, width]
-    return llama.rotate_interleaved(x, angles) if c.interleaved else llama.rotate(x, angles)
+    angles = llama.rotation(at, rope_of(config, layer), x.shape[-1], x.dtype)  # cos and sin, each [T, width]
+    return llama.rotate_interleaved(x, angles) if config.interleaved else llama.rotate(x, angles)
 
 
-def rope_of(c, layer):
+def rope_of(config, layer):
     """The layer's rope: its own where it has a window and the family says so."""
-    return c.window_rope if c.window_rope and c.window(layer) else c.rope
+    return config.window_rope if config.window_rope and config.window(layer) else config.rope
 
 
 def slopes(n_head):
@@ -242,30 +242,30 @@ def capped(x, cap):
 # ------------------------------------------------------------------------------------------------- feed-forward and norms
 
 
-def mlp(x, weights, c, name, trace=no_trace, layer=None):
+def mlp(x, weights, config, name, trace=no_trace, layer=None):
     """One feed-forward network on x [B, T, d], gated or not."""
-    act = ACTIVATIONS[c.activation]
+    act = ACTIVATIONS[config.activation]
     up = linear(x, weights, f"{name}.up_proj")  # [B, T, f]
-    hidden = act(linear(x, weights, f"{name}.gate_proj")) * up if c.gated else act(up)  # [B, T, f]
+    hidden = act(linear(x, weights, f"{name}.gate_proj")) * up if config.gated else act(up)  # [B, T, f]
     trace("hidden", layer, hidden)
     return linear(hidden, weights, f"{name}.down_proj")  # [B, T, d]
 
 
-def mixture(x, weights, c, name, trace=no_trace, layer=None):
+def mixture(x, weights, config, name, trace=no_trace, layer=None):
     """The experts' weighted sum [B, T, d]. Every expert sees every token, most with weight 0: wasteful, and exact row by row."""
-    shares = routing(x, weights, c, name)  # [B, T, E], `active` of them not 0
-    out = mlp(x, weights, c, f"{name}.shared_experts") if c.experts.shared else torch.zeros_like(x)  # [B, T, d]
-    for e in range(c.experts.count):
-        out = out + shares[..., e : e + 1] * mlp(x, weights, c, f"{name}.experts.{e}")
+    shares = routing(x, weights, config, name)  # [B, T, E], `active` of them not 0
+    out = mlp(x, weights, config, f"{name}.shared_experts") if config.experts.shared else torch.zeros_like(x)  # [B, T, d]
+    for e in range(config.experts.count):
+        out = out + shares[..., e : e + 1] * mlp(x, weights, config, f"{name}.experts.{e}")
     return out
 
 
-def routing(x, weights, c, name):
+def routing(x, weights, config, name):
     """The weight of every expert for every position [B, T, E].
 
     Mixtral (2024), section 2.1; DeepSeek-V3 (2024), section 2.1.2, where the bias balances the load and only chooses.
     """
-    e = c.experts
+    e = config.experts
     gate, single = weights[f"{name}.gate.weight"], e.routing == "sigmoid"  # whose scores are of float32 from the start
     logits = x.float() @ gate.float().T if single else (x @ gate.T).float()  # [B, T, E]
     scores = logits.softmax(-1) if e.routing == "softmax" else logits.sigmoid()
@@ -282,18 +282,18 @@ def routing(x, weights, c, name):
     return (shares * e.scale).to(x.dtype)
 
 
-def norm(x, weights, name, c):
+def norm(x, weights, name, config):
     """Each vector of x [..., n] normalised: RMS norm or layer norm, in float32 at least; x itself where there is no such norm."""
     if name is None:
         return x
     gain = weights[f"{name}.weight"]
-    if c.norm == "rms" and not c.unit_gain:
-        return llama.rms(x, gain, c.norm_eps)
+    if config.norm == "rms" and not config.unit_gain:
+        return llama.rms(x, gain, config.norm_eps)
     wide = x.to(torch.promote_types(x.dtype, torch.float32))  # [..., n]
-    if c.norm == "rms":  # Gemma multiplies before it casts back
-        return (llama.rms(wide, 1 + gain.to(wide.dtype), c.norm_eps)).to(x.dtype)
+    if config.norm == "rms":  # Gemma multiplies before it casts back
+        return (llama.rms(wide, 1 + gain.to(wide.dtype), config.norm_eps)).to(x.dtype)
     centred = wide - wide.mean(-1, keepdim=True)
-    y = centred * torch.rsqrt((centred * centred).mean(-1, keepdim=True) + c.norm_eps) * gain
+    y = centred * torch.rsqrt((centred * centred).mean(-1, keepdim=True) + config.norm_eps) * gain
     bias = weights.get(f"{name}.bias")
     return (y if bias is None else y + bias).to(x.dtype)
 
