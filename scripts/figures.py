@@ -41,12 +41,12 @@ FIGURES = {
     "ch10": {
         "failures.svg": ("ch10.failures", lambda v, path: ch10.plot_failures(v["failures"], v["prompt"], path)),
         "cost.svg": ("ch10.time", lambda v, path: ch10.plot_cost(v["times"], path)),
-        "memory.svg": ("ch10.memory", lambda v, path: ch10.plot_memory(v["texts"], path)),
+        "memory.svg": ("ch10.memory", lambda v, path: ch10.plot_memory(v["sequences"], path)),
     },
     "ch14": {
         "residual.svg": ("ch14.residual", lambda v, path: plots.plot_residual(v["layers"], path)),
         "depth.svg": ("ch14.depth", lambda v, path: ch14.plot_depth(v["rows"], path)),
-        "serving.svg": ("ch14.costs", lambda v, path: ch14.plot_serving(v["models"], v["texts"], path)),
+        "serving.svg": ("ch14.costs", lambda v, path: ch14.plot_serving(v["models"], v["sequences"], path)),
         "balance.svg": ("ch14.trace", lambda v, path: ch14.plot_balance(v["balance"], path)),
         "ablations.svg": ("ch14.ablations-llama", lambda v, path: plot_by_position(v["rows"], path)),
     },

@@ -382,7 +382,7 @@ def _greedy(model):
 
 
 def _rows(model):
-    rows = ch05.compare_rows(model, ex.PROMPTS, 40, 0.8)
+    rows = ch05.compare_sequences(model, ex.PROMPTS, 40, 0.8)
     return _all_same(rows, prompts=len(rows), longest=max(r["prompt"] for r in rows), shortest=min(r["prompt"] for r in rows))
 
 
@@ -390,11 +390,11 @@ def _bigram(_):
     model, forward, words = ch05.bigram()
     rows = []
     for i, word in enumerate(words):
-        whole = [i, *generate([[i]], model, 3 * len(words), forward=forward).row()]
+        whole = [i, *generate([[i]], model, 3 * len(words), forward=forward).sequence()]
         start, length = ch05.cycle(whole, 1)
         rows.append({"starts_with": word, "enters_after": start, "length": length})
-    shown = [words[i] for i in generate([[words.index("cat")]], model, 8, forward=forward).row()]
-    out = [words[i] for i in generate([[words.index("mat")]], model, 8, forward=forward).row()]
+    shown = [words[i] for i in generate([[words.index("cat")]], model, 8, forward=forward).sequence()]
+    out = [words[i] for i in generate([[words.index("mat")]], model, 8, forward=forward).sequence()]
     return {
         "sentence": " ".join(ch05.SENTENCE),
         "words": len(words),
@@ -538,7 +538,7 @@ def _invariants(model):
 def _cached_greedy(model):
     library = library_model(model)
     rows = ch05.compare_greedy(model, ex.PROMPTS, None, forward=Cached, library=library)
-    batch = ch05.compare_rows(model, ex.PROMPTS, 40, 0.8, forward=Cached)
+    batch = ch05.compare_sequences(model, ex.PROMPTS, 40, 0.8, forward=Cached)
     cached, ids = Cached(model), ex.text_ids(model, ex.PROMPTS[0])
     generate(ids, model, 20, end=None, forward=cached)
     reused = ch10.reuse(model, ch10.some_ids(model, 40), [torch.tensor([1]), torch.tensor([2, 3, 4])])
@@ -562,7 +562,7 @@ def _failures(model):
         row = ch10.failure(model, name, ids, 12, 24)
         row["text"] = ch10.failure_text(model, name, ids[:, :12], 30, 24)
         rows.append(row)
-    right = ch10.decode(generate(ids[:, :12], model, 30, end=None).row(), model.tokenizer) if model.tokenizer else None
+    right = ch10.decode(generate(ids[:, :12], model, 30, end=None).sequence(), model.tokenizer) if model.tokenizer else None
     texts = [row["text"] for row in rows]
     return {
         "tokens": FAILURE_TEXT,
@@ -636,17 +636,17 @@ def _memory(_):
     rows = [ch10.memory(ch10.GPT3, t) for t in (1, 512, 2048)]
     gib = [{"tokens": r["tokens"], "bytes": r["cache_bytes"], "gib": r["cache_bytes"] / 2**30} for r in rows]
     cache = KVCache(load_config(), batch=2, capacity=100, dtype=torch.float16)
-    texts = rows[-1]["texts_to_outweigh"]
+    texts = rows[-1]["sequences_to_outweigh"]
     return {
         "per_token_mib": rows[0]["cache_bytes"] / 2**20,
         "tokens": gib,
         "at_512_gib": gib[1]["gib"],
         "at_2048_gib": gib[2]["gib"],
         "weights_gib": round(rows[0]["weight_bytes"] / 2**30, 1),
-        "texts_to_outweigh": texts,
-        "texts_that_fit_below_the_weights": texts - 1,
-        "texts": [
-            {"texts": n, "cache_gib": round(n * gib[2]["gib"], 1), "weight_gib": round(rows[0]["weight_bytes"] / 2**30, 1)}
+        "sequences_to_outweigh": texts,
+        "sequences_that_fit_below_the_weights": texts - 1,
+        "sequences": [
+            {"sequences": n, "cache_gib": round(n * gib[2]["gib"], 1), "weight_gib": round(rows[0]["weight_bytes"] / 2**30, 1)}
             for n in (1, 8, 16, 24, 32, 40, 48)
         ],
         "gpt2_1024_float32_bytes": cache_bytes(12, 12, 64, 1024),
@@ -684,7 +684,7 @@ EXPERIMENTS = (
         "ch04.shapes",
         "exact",
         "Only the attention scores and weights, and the mask, one table of booleans, grow with the square of the length.",
-        "Sizes of single tensors in float32, one text; not the peak of a running program.",
+        "Sizes of single tensors in float32, one sequence; not the peak of a running program.",
         _shapes,
         **CONFIG_ONLY,
     ),

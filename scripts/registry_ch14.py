@@ -173,11 +173,11 @@ def _effects(_):
         ratios = {r["choice"]: r["step_ratio"] for r in ex.ranking(ex.option_effects(load))}
         named = ("attention", "feed-forward", "window", "activation")
         rest = max(ratio for choice, ratio in ratios.items() if choice not in named)
-        row = {"positions": load[0], "texts": load[1], **{n.replace("-", "_"): round(ratios[n], 2) for n in named}}
+        row = {"positions": load[0], "sequences": load[1], **{n.replace("-", "_"): round(ratios[n], 2) for n in named}}
         loads.append(row | {"rest": round(rest, 2), "first": max(ratios, key=ratios.get)})
     return {
         "loads": loads,
-        **{"base": ex.BASE, "tokens": tokens, "texts": batch, "options": rows, "ranking": ranks},
+        **{"base": ex.BASE, "tokens": tokens, "sequences": batch, "options": rows, "ranking": ranks},
         **{"first": attention["choice"], "second": feed["choice"], "third": ranks[2]["choice"]},
         "attention_step_ratio": round(attention["step_ratio"], 1),
         "feed_forward_step_ratio": round(feed["step_ratio"], 1),
@@ -235,7 +235,7 @@ def _costs(_):
     alone = [r for r in serving.serving_table(tokens=tokens, batch=1) if r["context"] == tokens]
     smallest = min(whole, key=lambda r: r["parameters_billions"])
     return {
-        **{"tokens": tokens, "texts": batch, "models": rows, "whole": whole},
+        **{"tokens": tokens, "sequences": batch, "models": rows, "whole": whole},
         **{"cheapest": whole[0]["model"], "smallest": smallest["model"], "cheapest_is_smallest": whole[0] is smallest},
         "times_the_parameters": round(whole[0]["parameters_billions"] / smallest["parameters_billions"], 1),
         "cheapest_of_one_text": alone[0]["model"],
@@ -439,7 +439,7 @@ def _decode(model):
 
 
 def _option_times(model):
-    return {"runs": 7, "context": 1000, "texts": 8, "options": rounded(ex.option_times(model))}
+    return {"runs": 7, "context": 1000, "sequences": 8, "options": rounded(ex.option_times(model))}
 
 
 DATA = dict(model="the configurations kept in configs.json", loads=False, movable=False)
@@ -540,14 +540,14 @@ EXPERIMENTS = (
         "ch14.effects",
         "exact",
         "What each option does to Llama-3-8B's parameters, cache and FLOPs, all else as it is; and the ranking of the choices.",
-        "One shape, 32 texts of 8,192 positions at two bytes a number; what an option does to quality is not in it.",
+        "One shape, 32 sequences of 8,192 positions at two bytes a number; what an option does to quality is not in it.",
         _effects,
         **DATA,
     ),
     Experiment(
         "ch14.costs",
         "exact",
-        "Parameters, FLOPs, cache and memory of the published models, 32 texts of 8,192 positions at two bytes a number.",
+        "Parameters, FLOPs, cache and memory of the published models, 32 sequences of 8,192 positions at two bytes a number.",
         "Weights and caches only; expected experts are those of a uniform choice; nothing about quality.",
         _costs,
         **DATA,
@@ -644,7 +644,7 @@ EXPERIMENTS = (
         "ch14.option-times",
         "timing",
         "A decode step of SmolLM2's shape with one option changed, beside what the bytes of the trace say.",
-        "One thread of one processor, float32, random weights, 8 texts of 1,000 positions.",
+        "One thread of one processor, float32, random weights, 8 sequences of 1,000 positions.",
         _option_times,
         model=REAL,
         seconds=20,

@@ -241,7 +241,7 @@ class SmolLM2(unittest.TestCase):
 
     def test_the_same_tokens(self):
         ids = encode("The capital of France is", self.model.tokenizer)
-        ours = generate(ids, self.model, 40, end=None, forward=llama.Cached(self.model, capacity=64)).row()
+        ours = generate(ids, self.model, 40, end=None, forward=llama.Cached(self.model, capacity=64)).sequence()
         settings = dict(max_new_tokens=40, do_sample=False, pad_token_id=0, eos_token_id=None)
         theirs = self.library.generate(ids, attention_mask=torch.ones_like(ids), **settings)[0, ids.shape[1] :].tolist()
         self.assertEqual(ours, theirs)

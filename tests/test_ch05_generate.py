@@ -42,14 +42,16 @@ def setUpModule():
 class Greedy(unittest.TestCase):
     def test_the_known_row(self):  # C18
         made = generate([[7]], MODEL, 16, end=None)
-        self.assertEqual(made.row(), [0, 0, 0, 5, *[10] * 11, 0])
+        self.assertEqual(made.sequence(), [0, 0, 0, 5, *[10] * 11, 0])
         self.assertEqual((made.lengths, made.ended, list(made.ids.shape)), ([16], [None], [1, 16]))
 
     def test_as_transformers_token_by_token(self):
         for prompt in PROMPTS:
             room = 16 - len(prompt) + 1
             for tokens in (1, 2, room):
-                self.assertEqual(generate([prompt], MODEL, tokens, end=None).row(), library_tokens(MODEL, prompt, tokens), prompt)
+                self.assertEqual(
+                    generate([prompt], MODEL, tokens, end=None).sequence(), library_tokens(MODEL, prompt, tokens), prompt
+                )
 
     def test_planted_faults(self):
         """A mask off by one, heads in another order, and a loop that reads the last position but one: each gives other tokens."""
@@ -57,7 +59,9 @@ class Greedy(unittest.TestCase):
 
         def differs(**options):
             return [
-                i for i, p in enumerate(PROMPTS) if generate([p], MODEL, 16 - len(p) + 1, end=None, **options).row() != wanted[i]
+                i
+                for i, p in enumerate(PROMPTS)
+                if generate([p], MODEL, 16 - len(p) + 1, end=None, **options).sequence() != wanted[i]
             ]
 
         self.assertEqual(differs(), [])
@@ -74,9 +78,9 @@ class Greedy(unittest.TestCase):
         model, forward, words = ex.bigram()
         self.assertEqual(len(words), 8)
         made = generate([[words.index("cat")]], model, 6, forward=forward)
-        self.assertEqual([words[i] for i in made.row()], "sat on the cat sat on".split())
+        self.assertEqual([words[i] for i in made.sequence()], "sat on the cat sat on".split())
         whole = generate([[7]], MODEL, 9, end=None, forward=lambda ids: gpt2.forward(ids, MODEL.weights, MODEL.config))
-        self.assertEqual(whole.row(), generate([[7]], MODEL, 9, end=None).row())
+        self.assertEqual(whole.sequence(), generate([[7]], MODEL, 9, end=None).sequence())
 
     def test_the_last_token_is_never_fed(self):
         fed = []
@@ -97,28 +101,28 @@ class LastPosition(unittest.TestCase):
             with self.assertRaisesRegex(BadInput, rf"n_positions is 16; ask for at most {room} tokens"):
                 generate([prompt], MODEL, room + 1, end=None, forward=forward)
             forward.assert_not_called()
-            self.assertEqual(len(generate([prompt], MODEL, room, end=None).row()), room)
+            self.assertEqual(len(generate([prompt], MODEL, room, end=None).sequence()), room)
         with self.assertRaisesRegex(BadInput, "at most 12 tokens"):  # of a batch the longest prompt decides
             generate([[1], [1, 2, 3, 4, 5]], MODEL, 13)
 
     def test_a_full_prompt_has_room_for_one(self):
         full = [i % 11 for i in range(16)]
-        self.assertEqual(generate([full], MODEL, 1, end=None).row(), library_tokens(MODEL, full, 1))
+        self.assertEqual(generate([full], MODEL, 1, end=None).sequence(), library_tokens(MODEL, full, 1))
         with self.assertRaisesRegex(BadInput, "17 tokens are more than n_positions 16"):
             generate([[*full, 0]], MODEL, 1)
 
     def test_a_window_goes_on(self):
         """Each step sees the last W tokens at positions from 0."""
         for window in (1, 5, 16):
-            made = generate([[7, 3, 1]], MODEL, 40, end=None, window=window).row()
+            made = generate([[7, 3, 1]], MODEL, 40, end=None, window=window).sequence()
             text = [7, 3, 1]
             for _ in range(40):
                 ids = torch.tensor([text[-window:]])
                 text.append(int(gpt2.forward(ids, MODEL.weights, MODEL.config)[0, -1].argmax()))
             self.assertEqual(made, text[3:], window)
-        long = generate(torch.tensor([[1, 2, 3, 4] * 6]), MODEL, 3, end=None, window=16).row()
-        self.assertEqual(long, generate([[1, 2, 3, 4] * 4], MODEL, 3, end=None, window=16).row())
-        self.assertEqual(long, generate([[1, 2, 3, 4] * 6], MODEL, 3, end=None, window=16).row())
+        long = generate(torch.tensor([[1, 2, 3, 4] * 6]), MODEL, 3, end=None, window=16).sequence()
+        self.assertEqual(long, generate([[1, 2, 3, 4] * 4], MODEL, 3, end=None, window=16).sequence())
+        self.assertEqual(long, generate([[1, 2, 3, 4] * 6], MODEL, 3, end=None, window=16).sequence())
 
     def test_bad_settings(self):
         for options, words in (
@@ -150,10 +154,10 @@ class LastPosition(unittest.TestCase):
             ([[1, 11]], "id 11"),
             ([[1], [-1]], "id -1"),
             ([[1.9]], "float32"),
-            ([["a"]], "no row of ids"),
-            (["ab"], "no row of ids"),
-            ([[None]], "no row of ids"),
-            ([[2**70]], "no row of ids"),
+            ([["a"]], "no sequence of ids"),
+            (["ab"], "no sequence of ids"),
+            ([[None]], "no sequence of ids"),
+            ([[2**70]], "no sequence of ids"),
             ([[True]], "bool"),
             (torch.tensor([1, 2]), "shape"),
             (torch.zeros(0, 3, dtype=torch.int64), "empty"),
@@ -171,8 +175,8 @@ class Rows(unittest.TestCase):
             together = generate(PROMPTS, MODEL, 12, temperature=temperature, seed=5, end=None)
             for r, prompt in enumerate(PROMPTS):
                 alone = generate([prompt], MODEL, 12, temperature=temperature, seed=5 + r, end=None)
-                self.assertEqual(together.row(r), alone.row(), (temperature, prompt))
-        for row in ex.compare_rows(load(), ch04.PROMPTS, 15, 0.8):
+                self.assertEqual(together.sequence(r), alone.sequence(), (temperature, prompt))
+        for row in ex.compare_sequences(load(), ch04.PROMPTS, 15, 0.8):
             self.assertEqual(row["same"], 15)
 
     def test_a_planted_fault_shows(self):
@@ -184,7 +188,9 @@ class Rows(unittest.TestCase):
             return generate(torch.tensor(rows), *arguments, **options)
 
         together = padded(PROMPTS, MODEL, 12, end=None)
-        self.assertNotEqual([together.row(r) for r in range(5)], [generate([p], MODEL, 12, end=None).row() for p in PROMPTS])
+        self.assertNotEqual(
+            [together.sequence(r) for r in range(5)], [generate([p], MODEL, 12, end=None).sequence() for p in PROMPTS]
+        )
 
     def test_no_row_of_attention_is_fully_masked(self):  # C20
         """A short prompt beside a long one: every logit on the way is finite, and the rows are those of the rows alone."""
@@ -201,7 +207,7 @@ class Rows(unittest.TestCase):
         self.assertTrue(all(x.isfinite().all() for x in seen))
         for total in sums:
             torch.testing.assert_close(total, torch.ones_like(total))
-        self.assertEqual(made.row(0), generate([[3, 1, 4]], MODEL, 6, end=None).row())
+        self.assertEqual(made.sequence(0), generate([[3, 1, 4]], MODEL, 6, end=None).sequence())
         one = gpt2.forward(torch.tensor([[3, 1, 4]]), MODEL.weights, MODEL.config)
         torch.testing.assert_close(seen[0][:1], one, atol=2e-6, rtol=0)
 
@@ -215,7 +221,7 @@ class Rows(unittest.TestCase):
         told = []
         made = generate(PROMPTS, MODEL, 6, end=None, on_token=lambda r, i, x: told.append((r, i, int(x.argmax()), tuple(x.shape))))
         for r in range(len(PROMPTS)):
-            self.assertEqual([i for row, i, _, _ in told if row == r], made.row(r))
+            self.assertEqual([i for row, i, _, _ in told if row == r], made.sequence(r))
         self.assertTrue(all(i == best and shape == (11,) for _, i, best, shape in told))
         self.assertEqual(len(told), 30)
         made.ids[0, 0] = 3  # a tensor like any other, although the loop runs in inference mode
@@ -223,12 +229,12 @@ class Rows(unittest.TestCase):
     def test_padding_never_reaches_the_model(self):
         for pad in (-1, 99, 2):
             made = generate([[7], [3, 1, 4]], MODEL, 8, end=[5], pad=pad)
-            rows = [made.row(r) for r in (0, 1)]
-            self.assertEqual(rows, [generate([p], MODEL, 8, end=[5]).row() for p in ([7], [3, 1, 4])])
+            rows = [made.sequence(r) for r in (0, 1)]
+            self.assertEqual(rows, [generate([p], MODEL, 8, end=[5]).sequence() for p in ([7], [3, 1, 4])])
             self.assertEqual(set(made.ids[0, made.lengths[0] :].tolist()), {pad})
 
     def test_same_seed_same_text(self):
-        one = [generate([[7]], MODEL, 16, temperature=1.0, seed=s, end=None).row() for s in (3, 3, 4)]
+        one = [generate([[7]], MODEL, 16, temperature=1.0, seed=s, end=None).sequence() for s in (3, 3, 4)]
         self.assertEqual(one[0], one[1])
         self.assertNotEqual(one[0], one[2])
 
@@ -253,17 +259,19 @@ class Ends(FolderCase):
             ([99], [0, 0, 0, 5, 10, 10], None),
         ):
             made = generate([[7]], MODEL, 6, end=end)
-            self.assertEqual((made.row(), made.ended[0]), (wanted, ended), end)
+            self.assertEqual((made.sequence(), made.ended[0]), (wanted, ended), end)
             if end not in (None, [], [99]):
                 self.assertEqual(library_tokens(MODEL, [7], 6, end), wanted)
 
     def test_an_end_in_the_prompt_does_not_stop(self):  # C45
-        self.assertEqual(generate([[7]], MODEL, 6, end=7).row(), [0, 0, 0, 5, 10, 10])
+        self.assertEqual(generate([[7]], MODEL, 6, end=7).sequence(), [0, 0, 0, 5, 10, 10])
         made = generate([[7], [7, 0, 7, 7]], MODEL, 5, end=7)  # nor where the longer prompt is fed beside new tokens
-        self.assertEqual([made.row(r) for r in (0, 1)], [generate([p], MODEL, 5, end=None).row() for p in ([7], [7, 0, 7, 7])])
+        self.assertEqual(
+            [made.sequence(r) for r in (0, 1)], [generate([p], MODEL, 5, end=None).sequence() for p in ([7], [7, 0, 7, 7])]
+        )
 
     def test_finished_rows_are_padded(self):  # C45
-        rows = [generate([p], MODEL, 8, end=None).row() for p in ([7], [3, 1, 4])]
+        rows = [generate([p], MODEL, 8, end=None).sequence() for p in ([7], [3, 1, 4])]
         made = generate([[7], [3, 1, 4]], MODEL, 8, end=[99, 5], pad=2)
         cut = [row[: row.index(5) + 1] if 5 in row else row for row in rows]
         longest = max(map(len, cut))
@@ -290,7 +298,7 @@ class Ends(FolderCase):
                 path.write_text(json.dumps(generation))
             self.assertEqual(end_tokens(load(folder)), wanted)
         self.assertEqual(
-            generate([[7]], load(write_folder(self.folder / "m", values=G | {"eos_token_id": [9, 5]})), 8).row(), [0, 0, 0, 5]
+            generate([[7]], load(write_folder(self.folder / "m", values=G | {"eos_token_id": [9, 5]})), 8).sequence(), [0, 0, 0, 5]
         )
         path.write_text('{"eos_token_id": "5"}')
         with self.assertRaisesRegex(BadInput, "generation_config.json: eos_token_id holds '5'"):
@@ -374,12 +382,12 @@ class PaddedVocabulary(unittest.TestCase):
         tensors["wte.weight"][256:] *= 20  # large logits where there are no pieces
         model = Artefact(of, tensors, tokenizer, {})
         free = Artefact(of, tensors, None, {})
-        greedy = [generate([[7]], m, 12, end=None).row() for m in (model, free)]
+        greedy = [generate([[7]], m, 12, end=None).sequence() for m in (model, free)]
         self.assertLess(max(greedy[0]), 256)
         self.assertGreaterEqual(max(greedy[1]), 256)
-        drawn = generate([[7]], model, 16, temperature=5.0, end=None).row()
+        drawn = generate([[7]], model, 16, temperature=5.0, end=None).sequence()
         self.assertLess(max(drawn), 256)
-        self.assertEqual(generate([[7]], model, 6, end=None).row(), generate([[7]], replace(model), 6, end=None).row())
+        self.assertEqual(generate([[7]], model, 6, end=None).sequence(), generate([[7]], replace(model), 6, end=None).sequence())
 
 
 class Repetition(unittest.TestCase):
@@ -393,14 +401,14 @@ class Repetition(unittest.TestCase):
     def test_what_repeats_for_the_window_goes_on(self):
         """The state of a windowed greedy loop is its window: on G every prompt ends in a cycle, and keeps to it."""
         for prompt in PROMPTS:
-            whole = [*prompt, *generate([prompt], MODEL, 120, end=None, window=4).row()]
+            whole = [*prompt, *generate([prompt], MODEL, 120, end=None, window=4).sequence()]
             start, length = ex.cycle(whole[:80], 4)
             self.assertTrue(all(whole[i] == whole[i + length] for i in range(start, len(whole) - length)))
 
     def test_the_bigram_model_always_cycles(self):
         model, forward, words = ex.bigram()
         for i in range(len(words)):
-            self.assertEqual(ex.cycle([i, *generate([[i]], model, 20, forward=forward).row()], 1)[1], 4)
+            self.assertEqual(ex.cycle([i, *generate([[i]], model, 20, forward=forward).sequence()], 1)[1], 4)
 
     def test_repeated(self):
         self.assertEqual(ex.repeated([1, 2, 1, 2, 1, 3], 2), [False, False, False, True, True, False])
@@ -425,7 +433,7 @@ class Repetition(unittest.TestCase):
         flags = []
         for text in ("a b", "c"):
             prompt = ex.text_or_ids(MODEL, text)
-            flags += ex.repeated(prompt + generate([prompt], MODEL, 15, end=None).row())[-15:]
+            flags += ex.repeated(prompt + generate([prompt], MODEL, 15, end=None).sequence())[-15:]
         self.assertAlmostEqual(shares[0]["share"], sum(flags) / 30)
         self.assertAlmostEqual(shares[0]["last"], (sum(flags[10:15]) + sum(flags[25:30])) / 10)
 
@@ -446,9 +454,9 @@ class Repetition(unittest.TestCase):
         self.assertEqual(len(steps), 6)
         for seed, step in enumerate(steps):
             at = text["start"] + 2 * n + seed * n // 6
-            drawn = generate([whole[:at]], MODEL, 1, temperature=1.0, seed=seed, end=None, window=4).row()
+            drawn = generate([whole[:at]], MODEL, 1, temperature=1.0, seed=seed, end=None, window=4).sequence()
             self.assertEqual(step["same_token"], drawn[0] == whole[at])
-            after = [*whole[:at], *drawn, *generate([[*whole[:at], *drawn]], MODEL, 60, end=None, window=4).row()]
+            after = [*whole[:at], *drawn, *generate([[*whole[:at], *drawn]], MODEL, 60, end=None, window=4).sequence()]
             start = next(s for s in range(at - 3, len(after)) if after[s : -step["length"]] == after[s + step["length"] :])
             round_ = tuple(after[start : start + step["length"]])
             self.assertEqual((step["after"], step["same_cycle"]), (max(0, start - at - 1), round_ in old))
@@ -486,13 +494,13 @@ class Script(FolderCase):
     def test_temperature_0_is_greedy(self):
         _, out, _ = call(module.main, "--tokens", "20", "--temperature", "0", "--json", "--prompt", "JULIET:")
         model = load()
-        self.assertEqual(json.loads(out)["ids"], generate(encode("JULIET:", model.tokenizer), model, 20).row())
+        self.assertEqual(json.loads(out)["ids"], generate(encode("JULIET:", model.tokenizer), model, 20).sequence())
 
     def test_random_weights_show_ids(self):
         folder = write_folder(self.folder / "m")
         status, out, err = call(module.main, "--model", folder, "--tokens", "4", "--temperature", "0")
         self.assertEqual((status, err), (0, ""))
-        self.assertEqual(out.splitlines()[0].split(), ["0", *map(str, generate([[0]], MODEL, 4, end=None).row())])
+        self.assertEqual(out.splitlines()[0].split(), ["0", *map(str, generate([[0]], MODEL, 4, end=None).sequence())])
 
     def test_bad_input(self):
         for argv, word in (
@@ -511,7 +519,7 @@ class Script(FolderCase):
     def test_an_end_token_is_told(self):
         from tests.support import G
 
-        free = generate([[0]], MODEL, 9, end=None).row()
+        free = generate([[0]], MODEL, 9, end=None).sequence()
         end = next(i for i in free if i != free[0])
         folder = write_folder(self.folder / "m", values=G | {"eos_token_id": [99, end]})
         order = ["--model", folder, "--tokens", "9", "--temperature", "0"]
@@ -528,7 +536,7 @@ class Script(FolderCase):
         self.assertNotEqual(made[0], made[7])
         model = load()
         settings = dict(temperature=0.8, top_k=50, seed=7)
-        self.assertEqual(made[7], generate(encode(module.PROMPT, model.tokenizer), model, 12, **settings).row())
+        self.assertEqual(made[7], generate(encode(module.PROMPT, model.tokenizer), model, 12, **settings).sequence())
 
     def test_half_a_character_at_the_end_is_shown(self):
         first = encode("é", load().tokenizer)[0, 0]

@@ -242,7 +242,7 @@ class Cache(unittest.TestCase):
         self.assertEqual(ex.bytes_of(ex.GPT3, 1, 1, 2), 4.5 * 2**20)
         self.assertEqual(ex.bytes_of(ex.GPT3, 512, 1, 2), 2.25 * 2**30)
         self.assertEqual(ex.bytes_of(ex.GPT3, 2048, 1, 2), 9 * 2**30)
-        self.assertEqual(ex.memory(ex.GPT3, 2048)["texts_to_outweigh"], 37)
+        self.assertEqual(ex.memory(ex.GPT3, 2048)["sequences_to_outweigh"], 37)
         self.assertEqual(f"{ex.memory(ex.GPT3, 2048)['weight_bytes'] / 2**30:.0f}", "325")
 
     def test_memory_is_taken_once(self):
@@ -280,7 +280,7 @@ class Cache(unittest.TestCase):
                 KVCache(MODEL.config, **options)
         cache = KVCache(MODEL.config, batch=2)
         for ids, words in (
-            (FULL, "1 rows of ids for a cache of 2"),
+            (FULL, "1 sequences of ids for a cache of 2"),
             (torch.tensor([[1], [11]]), "id 11"),
             (torch.tensor([[1], [-1]]), "id -1"),
             (torch.zeros(2, 0, dtype=torch.int64), "empty"),
@@ -332,7 +332,7 @@ class Cache(unittest.TestCase):
                 cache.copy(**options)
         with self.assertRaisesRegex(BadInput, "6 positions do not fit a capacity of 5"):
             cache.copy(capacity=5)
-        with self.assertRaisesRegex(BadInput, "cache of 3 texts cannot become one of 2"):
+        with self.assertRaisesRegex(BadInput, "cache of 3 sequences cannot become one of 2"):
             wide.copy(batch=2)
 
     def test_a_shared_prefix(self):
@@ -377,30 +377,32 @@ class Loop(unittest.TestCase):
             for prompt in self.PROMPTS:
                 room = 16 - len(prompt) + 1
                 options = dict(temperature=temperature, end=None, seed=2)
-                ours = generate([prompt], MODEL, room, **options, forward=Cached(MODEL)).row()
-                self.assertEqual(ours, generate([prompt], MODEL, room, **options).row())
+                ours = generate([prompt], MODEL, room, **options, forward=Cached(MODEL)).sequence()
+                self.assertEqual(ours, generate([prompt], MODEL, room, **options).sequence())
         batch = generate(self.PROMPTS, MODEL, 12, end=None, forward=Cached(MODEL, 5))
-        self.assertEqual([batch.row(r) for r in range(5)], [generate([p], MODEL, 12, end=None).row() for p in self.PROMPTS])
+        self.assertEqual(
+            [batch.sequence(r) for r in range(5)], [generate([p], MODEL, 12, end=None).sequence() for p in self.PROMPTS]
+        )
 
     def test_as_transformers(self):
         for prompt in self.PROMPTS:
             room = 16 - len(prompt) + 1
             theirs = ch05.library_greedy(LIBRARY, torch.tensor([prompt]), room)
-            self.assertEqual(generate([prompt], MODEL, room, end=None, forward=Cached(MODEL)).row(), theirs)
+            self.assertEqual(generate([prompt], MODEL, room, end=None, forward=Cached(MODEL)).sequence(), theirs)
 
     def test_a_window_that_moves(self):
         """Where the window has moved, no prefix is shared and all is computed anew: right, and no faster."""
         for window in (4, 16):
             cached = Cached(MODEL)
-            ours = generate([[7, 3, 1]], MODEL, 40, end=None, window=window, forward=cached).row()
-            self.assertEqual(ours, generate([[7, 3, 1]], MODEL, 40, end=None, window=window).row())
+            ours = generate([[7, 3, 1]], MODEL, 40, end=None, window=window, forward=cached).sequence()
+            self.assertEqual(ours, generate([[7, 3, 1]], MODEL, 40, end=None, window=window).sequence())
         self.assertGreater(cached.computed, 16 * 20)
 
     def test_another_text_in_the_same_cache(self):
         cached = Cached(MODEL)
         for prompt in (*self.PROMPTS, [3, 1, 4], [3, 1, 5]):
             self.assertEqual(
-                generate([prompt], MODEL, 9, end=None, forward=cached).row(), generate([prompt], MODEL, 9, end=None).row()
+                generate([prompt], MODEL, 9, end=None, forward=cached).sequence(), generate([prompt], MODEL, 9, end=None).sequence()
             )
         before = cached.computed
         generate([[3, 1, 5]], MODEL, 9, end=None, forward=cached)  # the same again: only the last position is computed anew
@@ -425,7 +427,9 @@ class Loop(unittest.TestCase):
         with mock.patch.object(gpt2, "mlp", breaks), self.assertRaises(KeyboardInterrupt):
             generate([[7]], MODEL, 9, end=None, forward=cached)
         self.assertEqual(cached.cache.length, 2)
-        self.assertEqual(generate([[7]], MODEL, 9, end=None, forward=cached).row(), generate([[7]], MODEL, 9, end=None).row())
+        self.assertEqual(
+            generate([[7]], MODEL, 9, end=None, forward=cached).sequence(), generate([[7]], MODEL, 9, end=None).sequence()
+        )
 
 
 class Failures(unittest.TestCase):
@@ -482,7 +486,7 @@ class Failures(unittest.TestCase):
     def test_text(self):
         model = load()
         ids = ex.some_ids(model, 12)
-        right = generate(ids, model, 20, end=None).row()
+        right = generate(ids, model, 20, end=None).sequence()
         zero = ex.failure_text(model, "position always 0", ids, 20, 24)
         self.assertNotEqual(zero, ex.decode(right, model.tokenizer))
         self.assertIsInstance(ex.failure_text(MODEL, "ring buffer", FULL[:, :6], 9, 9), str)

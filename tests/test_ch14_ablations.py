@@ -240,7 +240,7 @@ class Measuring(unittest.TestCase):
             ablations.measure(EMBEDDED, "rope_theta 9")
 
     def test_the_text(self):
-        own = generate(ablations.prompt(EMBEDDED), EMBEDDED, 6, end=None).row()
+        own = generate(ablations.prompt(EMBEDDED), EMBEDDED, 6, end=None).sequence()
         self.assertEqual(self.rows[0]["text"], decode(own, EMBEDDED.tokenizer))
         c, causal = ablated(EMBEDDED, "no causal mask")
         found, text = ablations.greedy(EMBEDDED, families.of(EMBEDDED)[1], c, causal, 6), ablations.prompt(EMBEDDED)

@@ -896,7 +896,7 @@ class Script(FolderCase):
             cells = [f"{r['parameters'] / 1e9:,.3f}", f"{r['active'] / 1e9:,.3f}", f"{r['flops_per_token'] / 1e9:,.2f}"]
             cells += [f"{r['kv_bytes_per_token'] / 1024:,.1f}", f"{r['context']:,}", f"{r['weight_bytes'] / 1e9:,.1f}"]
             cells += [f"{r[k] / 1e9:,.1f}" for k in ("cache_bytes", "memory_bytes")] + [f"{r['step_bytes_per_token'] / 1e6:,.0f}"]
-            self.assertEqual(self.row(r["model"] + " "), cells)
+            self.assertEqual(self.sequence(r["model"] + " "), cells)
 
     def test_table_of_some(self):
         value = self.run_json("table", "gpt2", self.tiny(), "embedded", "--context", "64", "--batch", "2", "--bytes", "4")
@@ -917,7 +917,7 @@ class Script(FolderCase):
             self.assertEqual(value["active"], counts.parameter_count(c, active=True))
             self.assertEqual(value["flops_per_token"], counts.flops_per_token(c, 100))
             self.assertEqual(value["cache_bytes"], counts.cache_bytes(c, 100, 3))
-            self.assertEqual(self.row("total")[0], f"{library_counts(name)[0]:,}")
+            self.assertEqual(self.sequence("total")[0], f"{library_counts(name)[0]:,}")
             self.assertEqual("flops_expanded" in value, name == "deepseek-v3")
         self.assertEqual(self.run_json("count", "deepseek-v3")["kv_bytes_per_token_expanded"], 61 * 40_960 * 2)
         self.assertEqual(self.run_json("count", self.tiny() / "config.json", "--context", "8")["flops_per_token"]["total"], 3888)
@@ -929,7 +929,7 @@ class Script(FolderCase):
             value = self.run_json("trace", name, "--context", "300", "--batch", "2")
             step = serving.decode_step(named(name), 300, 2)
             self.assertEqual(value, {"config": name, **step, **serving.step_times(step)})
-            self.assertEqual(self.row("total")[0], f"{step['flops'] / 1e6:,.1f}")
+            self.assertEqual(self.sequence("total")[0], f"{step['flops'] / 1e6:,.1f}")
             self.assertNotIn("Note", self.text)
         self.run_json("trace", "llama-3-8b")
         for shown in ("16.06 GFLOP", "15.27 GB (weights 15.01, cache 0.26)", "4.559 ms", "Bound by memory, 281 to 1"):
@@ -949,7 +949,7 @@ class Script(FolderCase):
     def test_window(self):
         value = self.run_json("window")
         self.assertEqual(value["requests"], serving.window_rows())
-        self.assertEqual(self.row("mistral-7b"), ["4,096", "32", "of", "32", "4,096", "512", "8.00"])
+        self.assertEqual(self.sequence("mistral-7b"), ["4,096", "32", "of", "32", "4,096", "512", "8.00"])
         value = self.run_json("window", "--tokens", "100", "--bytes", "1")
         self.assertEqual([r["times_as_many"] for r in value["requests"]], [1.0] * 3)
 

@@ -323,7 +323,7 @@ class Elsewhere(FolderCase):
         self.assertIn("a llama with 1,560 parameters, head untied", out)
         order = ["--model", self.folder, "--tokens", "8", "--temperature", "0", "--json"]
         value = json.loads(call(generation.main, *order)[1])
-        self.assertEqual(value["ids"], generate([[0]], MODEL, 8, end=None).row())
+        self.assertEqual(value["ids"], generate([[0]], MODEL, 8, end=None).sequence())
         self.assertEqual(tokens.embedding_share(MODEL.config), (88, 1560))
 
     def test_chapter_4s_cost_model_and_chapter_10_say_so(self):
@@ -397,11 +397,11 @@ class Cache(unittest.TestCase):
         self.assertEqual((cache.nbytes, tuple(cache.keys.shape)), (1024, (2, 1, 2, 8, 4)))
 
     def test_generation(self):  # C45
-        greedy = generate([[3, 1, 4]], MODEL, 8, end=None).row()
+        greedy = generate([[3, 1, 4]], MODEL, 8, end=None).sequence()
         self.assertEqual(greedy, [3, 2, 2, 9, 5, 2, 2, 2])
-        self.assertEqual(generate([[3, 1, 4]], MODEL, 8, end=None, forward=llama.Cached(MODEL)).row(), greedy)
+        self.assertEqual(generate([[3, 1, 4]], MODEL, 8, end=None, forward=llama.Cached(MODEL)).sequence(), greedy)
         for end, wanted in ((2, [3, 2]), ([99, 9], [3, 2, 2, 9]), ([5, 2], [3, 2])):
-            self.assertEqual(generate([[3, 1, 4]], MODEL, 8, end=end, forward=llama.Cached(MODEL)).row(), wanted)
+            self.assertEqual(generate([[3, 1, 4]], MODEL, 8, end=end, forward=llama.Cached(MODEL)).sequence(), wanted)
         batch = generate([[3, 1, 4], [7, 7, 7]], MODEL, 8, end=[2], forward=llama.Cached(MODEL, 2))
         self.assertEqual(batch.ids.tolist(), [[3, 2, 0, 0, 0, 0, 0, 0], [7] * 8])
 

@@ -489,8 +489,8 @@ class Cache(unittest.TestCase):
             library, c, w = case(name)
             model = artefact.Artefact(c, w, None, {})
             ids = ex.some_ids(c, 9)
-            ours = generate(ids, model, 16, end=None, forward=variant_cache.Cached(c, w)).row()
-            self.assertEqual(ours, generate(ids, model, 16, end=None).row(), name)
+            ours = generate(ids, model, 16, end=None, forward=variant_cache.Cached(c, w)).sequence()
+            self.assertEqual(ours, generate(ids, model, 16, end=None).sequence(), name)
             self.assertEqual(ours, library_greedy(library, ids, 16), name)
 
     def test_a_text_that_does_not_go_on(self):
@@ -520,7 +520,7 @@ class Cache(unittest.TestCase):
         variant_cache.forward_cached(ex.some_ids(c, 30), w, c, cache)
         with self.assertRaisesRegex(BadInput, "30 cached and 3 new tokens are 33, more than n_positions 32"):
             variant_cache.forward_cached(ex.some_ids(c, 3), w, c, cache)
-        with self.assertRaisesRegex(BadInput, "2 rows of ids for a cache of 1"):
+        with self.assertRaisesRegex(BadInput, "2 sequences of ids for a cache of 1"):
             variant_cache.forward_cached(ex.some_ids(c, 1, 2), w, c, cache)
 
 

@@ -286,7 +286,7 @@ def shapes(args):
         f"With T^2 grow the scores and A, h T^2 numbers of 4 bytes each, {scores['bytes']:,} bytes "
         f"({scores['bytes'] / 1e6:.1f} MB) a layer and text for either at T = {tokens:,}, and the mask, T^2 booleans once for all."
     )
-    head += f"; one text of {tokens:,} tokens in float32"
+    head += f"; one sequence of {tokens:,} tokens in float32"
     return value, "\n".join([head, "", table(["tensor", "how many, shape", "bytes of one", "grows with"], lines), "", note])
 
 

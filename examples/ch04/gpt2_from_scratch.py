@@ -190,7 +190,7 @@ def check_ids(ids, config):
         kind = ids.dtype if isinstance(ids, torch.Tensor) else type(ids).__name__
         raise BadInput(f"ids are {kind}; give a tensor of int64 or int32")
     if ids.ndim != 2:
-        raise BadInput(f"ids have shape {list(ids.shape)}; give [B, T], one row for each text")
+        raise BadInput(f"ids have shape {list(ids.shape)}; give [B, T], one row for each sequence")
     if ids.numel() == 0:
         raise BadInput(f"ids are empty, shape {list(ids.shape)}; give at least one row of one token")
     if ids.shape[1] > config.n_positions:

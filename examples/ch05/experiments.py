@@ -131,14 +131,14 @@ def compare_greedy(model, texts, tokens, forward=None, library=None):
     for text in texts:
         ids = encode(text, model.tokenizer)
         n = tokens or model.config.n_positions - ids.shape[1] + 1
-        ours = generate(ids, model, n, end=None, forward=forward and forward(model)).row()
+        ours = generate(ids, model, n, end=None, forward=forward and forward(model)).sequence()
         theirs = library_greedy(library, ids, n)
         same = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b), n)
         rows.append({"text": text, "prompt": ids.shape[1], "tokens": n, "same": same})
     return rows
 
 
-def compare_rows(model, texts, tokens, temperature, forward=None, seed=0):
+def compare_sequences(model, texts, tokens, temperature, forward=None, seed=0):
     """A batch of unequal prompts beside each alone, row r from seed + r: [{text, prompt, tokens, same}]."""
     prompts = [encode(text, model.tokenizer)[0] for text in texts]
     settings = dict(temperature=temperature, end=None)
@@ -146,7 +146,7 @@ def compare_rows(model, texts, tokens, temperature, forward=None, seed=0):
     rows = []
     for r, (text, prompt) in enumerate(zip(texts, prompts, strict=True)):
         alone = generate([prompt], model, tokens, **settings, seed=seed + r, forward=forward and forward(model, 1))
-        same = sum(a == b for a, b in zip(together.row(r), alone.row(), strict=True))
+        same = sum(a == b for a, b in zip(together.sequence(r), alone.sequence(), strict=True))
         rows.append({"text": text, "prompt": len(prompt), "tokens": tokens, "same": same})
     return rows
 
@@ -195,7 +195,7 @@ def greedy_cycles(model, texts=PROMPTS, tokens=LONG, window=WINDOW, progress=lam
     rows, whole_texts = [], []
     for text in texts:
         ids = text_or_ids(model, text)
-        whole = ids + generate([ids], model, tokens, end=None, window=window).row()
+        whole = ids + generate([ids], model, tokens, end=None, window=window).sequence()
         found = cycle(whole, window)
         start, length = found or (None, None)
         shows = decode(whole[start : start + length], model.tokenizer) if found and model.tokenizer else None
@@ -241,11 +241,11 @@ def one_sampled_step(model, whole, start, length, seeds=4, tokens=300, window=WI
     rows = []
     for seed in range(seeds):
         at = start + 2 * length + seed * length // seeds
-        drawn = generate([whole[:at]], model, 1, temperature=1.0, seed=seed, end=None, window=window).row()
+        drawn = generate([whole[:at]], model, 1, temperature=1.0, seed=seed, end=None, window=window).sequence()
         row = {"seed": seed, "same_token": drawn[0] == whole[at], "after": None, "length": None, "same_cycle": None}
         first = max(0, at + 1 - window)  # the first token that the next step sees
         text = whole[first:at] + drawn
-        text += generate([text], model, tokens, end=None, window=window).row()
+        text += generate([text], model, tokens, end=None, window=window).sequence()
         found = cycle(text, window)
         if found:
             begin, period = found
@@ -281,7 +281,7 @@ def repetition_by_policy(model, texts=PROMPTS, width=30, seed=0, policies=POLICI
         settings = {k: v for k, v in policy.items() if k != "policy"}
         by = forward and forward(model, len(prompts))
         made = generate(prompts, model, tokens, **settings, seed=seed, end=None, forward=by)
-        flags = [repeated(p + made.row(r))[-tokens:] for r, p in enumerate(prompts)]  # [prompts][tokens]
+        flags = [repeated(p + made.sequence(r))[-tokens:] for r, p in enumerate(prompts)]  # [prompts][tokens]
         shares = [sum(sum(row[i : i + width]) for row in flags) / (width * len(flags)) for i in range(0, tokens, width)]
         rows.append({"policy": policy["policy"], "share": sum(shares) / len(shares), "last": shares[-1], "shares": shares})
     return rows

@@ -43,15 +43,15 @@ MOST = 10**7  # new tokens in one call
 
 @dataclass(frozen=True)
 class Generation:
-    """What `generate` made: ids [B, n] of new tokens, the first `lengths[r]` of row r its own and the rest padding, and the
-    end token that stopped each row, or None where it had all its tokens."""
+    """What `generate` made: ids [B, n] of new tokens, the first `lengths[r]` of sequence r its own and the rest padding, and the
+    end token that stopped each sequence, or None where it had all its tokens."""
 
     ids: torch.Tensor
     lengths: list
     ended: list
 
-    def row(self, r=0):
-        """The new ids of one row, without padding, as a list."""
+    def sequence(self, r=0):
+        """The new ids of one sequence, without padding, as a list."""
         return self.ids[r, : self.lengths[r]].tolist()
 
 
@@ -72,21 +72,21 @@ def generate(
 ):
     """Up to `tokens` new tokens behind each prompt: a `Generation`.
 
-    ids: prompts [B, T], or a list of B rows of unequal length. Nothing is padded on the left: all rows are fed from position 0,
-    the shortest prompt first, and a longer row takes its own next token where a shorter one takes the chosen one. So no row of
-    attention is ever without a visible key, and each row is what it would be alone.
-    temperature, top_k, top_p: as in `choose`; 0 takes the most probable token. seed: row r draws from seed + r. Ids that the
+    ids: prompts [B, T], or a list of B of unequal length. Nothing is padded on the left: all are fed from position 0,
+    the shortest prompt first, and a longer one takes its own next token where a shorter one takes the chosen one. So no row of
+    attention is ever without a visible key, and each sequence is what it would be alone.
+    temperature, top_k, top_p: as in `choose`; 0 takes the most probable token. seed: sequence r draws from seed + r. Ids that the
     model's tokenizer does not have are never chosen.
-    end: the token or tokens that stop a row, which are returned as its last; "model" takes those of its files, None is none.
+    end: the token or tokens that stop a sequence, which are returned as its last; "model" takes those of its files, None is none.
     forward: a function from the text so far, ids [B, t], to logits [B, ., V] whose last position is used; by default chapter 4's.
     window: let each step see only the last `window` tokens, at positions from 0: the text may then outgrow the model, and
-    what has left the window is forgotten. on_token: called as on_token(row, id, logits [V]) for each token as it is chosen.
+    what has left the window is forgotten. on_token: called as on_token(sequence, id, logits [V]) for each token as it is chosen.
     Raises BadInput, before any work, for prompts that are no ids of the model, for settings that `choose` refuses, and where
     the last step would need a position that the model does not have. The last token is never fed, so a prompt of T leaves room
     for n_positions - T + 1.
     """
     config = model.config
-    prompts = prompt_rows(ids, config, window)
+    prompts = prompt_sequences(ids, config, window)
     lengths = [len(p) for p in prompts]
     _check_room(max(lengths), tokens, window, config)
     check_temperature(temperature)
@@ -96,7 +96,9 @@ def generate(
     forward = whole_text(model) if forward is None else forward
     generators = [torch.Generator().manual_seed(seed + r) for r in range(len(prompts))]
 
-    text = torch.zeros(len(prompts), max(lengths) + tokens, dtype=torch.int64, device=prompts[0].device)  # 0 behind a row's end
+    text = torch.zeros(
+        len(prompts), max(lengths) + tokens, dtype=torch.int64, device=prompts[0].device
+    )  # 0 behind a sequence's end
     for r, prompt in enumerate(prompts):
         text[r, : lengths[r]] = prompt
     emitted, ended = [0] * len(prompts), [None] * len(prompts)
@@ -133,23 +135,21 @@ def whole_text(model):
     return forward
 
 
-def prompt_rows(ids, config, window=None):
+def prompt_sequences(ids, config, window=None):
     """The prompts as a list of B tensors [T]; raises BadInput for one that the model cannot take."""
     if isinstance(ids, torch.Tensor):
         check_ids(ids[:, : config.n_positions] if window and ids.ndim == 2 else ids, config)
     elif not isinstance(ids, (list, tuple)) or not len(ids):
-        raise BadInput("prompts are neither a tensor [B, T] nor a list of rows; give one of them")
+        raise BadInput("prompts are neither a tensor [B, T] nor a list of sequences; give one of them")
     try:
-        rows = [
-            row if isinstance(row, torch.Tensor) else torch.tensor(row or (), dtype=None if row else torch.int64) for row in ids
-        ]
+        sequences = [s if isinstance(s, torch.Tensor) else torch.tensor(s or (), dtype=None if s else torch.int64) for s in ids]
     except (TypeError, ValueError, RuntimeError) as error:
-        raise BadInput(f"a prompt is no row of ids ({str(error).splitlines()[0]}); give lists of whole numbers") from None
-    for row in rows:
-        if row.ndim != 1:
-            raise BadInput(f"a prompt has shape {list(row.shape)}; give one row of ids for each text")
-        check_ids(row.unsqueeze(1 if window else 0), config)  # as T texts of one token where its length does not matter
-    return rows
+        raise BadInput(f"a prompt is no sequence of ids ({str(error).splitlines()[0]}); give lists of whole numbers") from None
+    for sequence in sequences:
+        if sequence.ndim != 1:
+            raise BadInput(f"a prompt has shape {list(sequence.shape)}; give ids [T] for each sequence")
+        check_ids(sequence.unsqueeze(1 if window else 0), config)  # as T sequences of one token where its length does not matter
+    return sequences
 
 
 def _check_room(longest, tokens, window, config):
@@ -271,7 +271,7 @@ class _Show:
         self.stream = Stream(model.tokenizer, self.prompt) if model.tokenizer else None
         self.started = False
 
-    def __call__(self, row, id, logits):
+    def __call__(self, sequence, id, logits):
         self.new.append(id)
         piece = self.stream.push(id) if self.stream else f"{id} "
         if self.show_candidates:

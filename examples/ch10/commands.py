@@ -54,7 +54,7 @@ def options():
     about = f"gpt3, toy, {', '.join(PUBLISHED)}, embedded, a folder or a config.json"
     sub.add_argument("--config", default="gpt3", metavar="NAME or FILE", help=about)
     sub.add_argument("--tokens", type=number_list(1), default=None, metavar="N,N", help="by default 1, 512 and the full context")
-    sub.add_argument("--batch", type=whole_number(1, 10**9), default=1, metavar="B", help="texts at once")
+    sub.add_argument("--batch", type=whole_number(1, 10**9), default=1, metavar="B", help="sequences at once")
     sub.add_argument("--bytes", type=int, choices=[1, 2, 4, 8], default=2, help="bytes of one number")
     return parser
 
@@ -92,8 +92,8 @@ def tour(args):
     ids = _text(model, args, PROMPT)
     new = min(60, model.config.n_positions - ids.shape[1] + 1)
     cached = Cached(model)
-    ours = generate(ids, model, new, end=None, forward=cached).row()
-    naive = generate(ids, model, new, end=None).row()
+    ours = generate(ids, model, new, end=None, forward=cached).sequence()
+    naive = generate(ids, model, new, end=None).sequence()
     counts = ex.tokens_processed(ids.shape[1], new)
     rows = ex.compare_splits(model, ids)
     worst = ch04.worst(r["relative_difference"] for r in rows)
@@ -171,7 +171,7 @@ def failures(args):
         row |= {"guard": ex.guard(model, name, ids, prompt, capacity), "how": ex.GUARDS[name]}
         row["text"] = ex.failure_text(model, name, ids[:, :prompt], new, capacity)
         rows.append(row)
-    right = generate(ids[:, :prompt], model, new, end=None).row()
+    right = generate(ids[:, :prompt], model, new, end=None).sequence()
     right = ex.decode(right, model.tokenizer) if model.tokenizer else str(right)
     value = _about(args, tokens=ids.shape[1], prompt=prompt, ring_capacity=capacity, right_text=right, failures=rows)
     numbers = [
@@ -272,12 +272,13 @@ def memory(args):
         rows.append(row | {"batch": args.batch, "all_bytes": row["cache_bytes"] * args.batch})
     value = {"config": args.config, "bytes": args.bytes, "rows": rows}
     shown = [
-        [f"{r['tokens']:,}", f"{r['all_bytes']:,}", f"{r['all_bytes'] / 2**30:,.3f}", f"{r['texts_to_outweigh']:,}"] for r in rows
+        [f"{r['tokens']:,}", f"{r['all_bytes']:,}", f"{r['all_bytes'] / 2**30:,.3f}", f"{r['sequences_to_outweigh']:,}"]
+        for r in rows
     ]
     text = [
-        f"{args.config}: 2 x {config.n_layer} layers x {config.n_head} heads x {config.head_width} x tokens x {args.batch} text(s) "
-        f"x {args.bytes} bytes; the weights take {rows[0]['weight_bytes']:,} bytes ({rows[0]['weight_bytes'] / 2**30:,.1f} GiB)",
+        f"{args.config}: 2 x {config.n_layer} layers x {config.n_head} heads x {config.head_width} x tokens x {args.batch} "
+        f"sequence(s) x {args.bytes} bytes; the weights take {rows[0]['weight_bytes']:,} bytes ({rows[0]['weight_bytes'] / 2**30:,.1f} GiB)",
         "",
-        table(["tokens", "cache, bytes", "GiB", "texts that outweigh the weights"], shown),
+        table(["tokens", "cache, bytes", "GiB", "sequences that outweigh the weights"], shown),
     ]
     return value, "\n".join(text)

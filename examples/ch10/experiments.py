@@ -283,7 +283,7 @@ def failure(model, name, ids, prompt, capacity, tolerance=1e-3):
 def failure_text(model, name, ids, tokens, capacity):
     """The greedy continuation of the prompt `ids` [1, T] with this failure, as text."""
     made = generate(ids, model, tokens, end=None, forward=wrong(model, name, ids, ids.shape[1], capacity))
-    return decode(made.row(), model.tokenizer) if model.tokenizer else str(made.row())
+    return decode(made.sequence(), model.tokenizer) if model.tokenizer else str(made.sequence())
 
 
 def guarded(ids, config, cache, at, mask):
@@ -397,9 +397,9 @@ def loop_times(model, prompt, new, marks, runs=3, seed=0, timer=time.perf_counte
 
 
 def memory(config, tokens, bytes_per_number=2):
-    """Bytes of one text's cache at so many tokens, beside those of the weights, and how many texts outweigh them."""
+    """Bytes of one sequence's cache at so many tokens, beside those of the weights, and how many sequences outweigh them."""
     one, weights = bytes_of(config, tokens, 1, bytes_per_number), gpt2.parameter_count(config)["total"] * bytes_per_number
-    return {"tokens": tokens, "cache_bytes": one, "weight_bytes": weights, "texts_to_outweigh": weights // one + 1}
+    return {"tokens": tokens, "cache_bytes": one, "weight_bytes": weights, "sequences_to_outweigh": weights // one + 1}
 
 
 # ------------------------------------------------------------------------------------------------------------ speed of decoding

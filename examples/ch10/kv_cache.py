@@ -22,7 +22,7 @@ from examples.ch04 import gpt2_from_scratch as gpt2
 
 
 class KVCache:
-    """Keys and values of the positions that were fed, for B texts of the same length, in tensors made once.
+    """Keys and values of the positions that were fed, for B sequences of the same length, in tensors made once.
 
     keys, values [L, B, g, capacity, dh] for the g heads that have them, in GPT-2 all h; the first `length` positions are live.
     ids [B, capacity], what was fed there. Slots behind `length` hold what was there before, and nothing reads them.
@@ -50,7 +50,7 @@ class KVCache:
 
     @property
     def batch(self):
-        """B, the texts it holds."""
+        """B, the sequences it holds."""
         return self.ids.shape[0]
 
     @property
@@ -100,7 +100,7 @@ class KVCache:
         self.length = length
 
     def copy(self, batch=None, capacity=None):
-        """A cache of its own with the same live positions; `batch` repeats a single text, for answers that share a prefix.
+        """A cache of its own with the same live positions; `batch` repeats a single sequence, for answers that share a prefix.
 
         Raises BadInput for a capacity below the length, or where a batch of several would have to be repeated.
         """
@@ -109,7 +109,9 @@ class KVCache:
         if capacity < self.length:
             raise BadInput(f"{self.length} positions do not fit a capacity of {capacity}; truncate first")
         if batch != self.batch and self.batch != 1:
-            raise BadInput(f"a cache of {self.batch} texts cannot become one of {batch}; only a single text can be repeated")
+            raise BadInput(
+                f"a cache of {self.batch} sequences cannot become one of {batch}; only a single sequence can be repeated"
+            )
         other.keys[..., : self.length, :] = self.keys[..., : self.length, :]
         other.values[..., : self.length, :] = self.values[..., : self.length, :]
         other.ids[:, : self.length] = self.ids[:, : self.length]
@@ -141,7 +143,7 @@ def forward_cached(ids, weights, config, cache, trace=None):
     """Logits [B, T, V] of the new `ids` [B, T], which follow what `cache` holds; afterwards it holds them too.
 
     trace: as in chapter 4, of the new positions; scores and weights are [B, h, T, S]. Raises BadInput for ids that chapter 4
-    refuses, for more rows or positions than the cache has, and for more than the model has: past + new, not new alone.
+    refuses, for more sequences or positions than the cache has, and for more than the model has: past + new, not new alone.
     """
     x = stream_cached(ids, weights, config, cache, trace)  # [B, T, d]
     return gpt2.unembed(x, weights, config, trace)  # [B, T, V]
@@ -185,11 +187,11 @@ def pass_over(ids, weights, config, cache, at, mask, trace=None):
 
 
 def check(ids, config, cache):
-    """Raise BadInput unless the new `ids` [B, T] are the model's, of as many rows as the cache, and within n_positions."""
+    """Raise BadInput unless the new `ids` [B, T] are the model's, of as many sequences as the cache, and within n_positions."""
     gpt2.check_ids(ids, config)
     past, (batch, new) = cache.length, ids.shape
     if batch != cache.batch:
-        raise BadInput(f"{batch} rows of ids for a cache of {cache.batch}; make a cache for as many")
+        raise BadInput(f"{batch} sequences of ids for a cache of {cache.batch}; make a cache for as many")
     if past + new > config.n_positions:
         raise BadInput(
             f"{past} cached and {new} new tokens are {past + new}, more than n_positions {config.n_positions}; give fewer"

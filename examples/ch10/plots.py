@@ -35,12 +35,14 @@ def plot_cost(rows, path):
 
 
 def plot_memory(rows, path):
-    """Cache bytes by tokens beside the weights: rows with `texts`, `cache_gib` and `weight_gib`."""
+    """Cache bytes by tokens beside the weights: rows with `sequences`, `cache_gib` and `weight_gib`."""
     figure, axes = new_figure()
-    texts = [r["texts"] for r in rows]
-    axes.plot(texts, [r["cache_gib"] for r in rows], "ko-", label="the texts' caches")
-    axes.plot(texts, [r["weight_gib"] for r in rows], "--", color="0.5", label="the weights, once")
-    axes.set(xlabel="texts held at once, at the full context", ylabel="GiB", title="Memory of GPT-3's shape at two bytes a number")
+    sequences = [r["sequences"] for r in rows]
+    axes.plot(sequences, [r["cache_gib"] for r in rows], "ko-", label="the sequences' caches")
+    axes.plot(sequences, [r["weight_gib"] for r in rows], "--", color="0.5", label="the weights, once")
+    axes.set(
+        xlabel="sequences held at once, at the full context", ylabel="GiB", title="Memory of GPT-3's shape at two bytes a number"
+    )
     axes.set_ylim(bottom=0)
     axes.legend()
     write_figure(figure, path)

@@ -152,7 +152,7 @@ def greedy(model, weights, config, causal, new):
         return logits
 
     try:
-        return generate(prompt(model, new), model, new, end=None, forward=forward).row()
+        return generate(prompt(model, new), model, new, end=None, forward=forward).sequence()
     except _NoNumbers:
         return None
 

@@ -26,7 +26,7 @@ from examples.ch14 import serving
 from examples.ch14.counts import cache_bytes, flops_per_token, kv_bytes_per_token, parameter_count
 from examples.ch14.families import is_buffer, weight_shapes
 
-MOST = 10**9  # of texts and positions
+MOST = 10**9  # of sequences and positions
 CONFIG = "a model of the table, embedded, a folder, or a config.json"
 
 
@@ -41,15 +41,15 @@ def options():
     def add(name, function, summary, *shared):
         return parser.add_command(name, function, summary, *shared, "json")
 
-    def served(sub, batch, tokens, about="positions of each text"):
-        sub.add_argument("--batch", type=whole_number(1, MOST), default=batch, metavar="B", help="texts at once")
+    def served(sub, batch, tokens, about="positions of each sequence"):
+        sub.add_argument("--batch", type=whole_number(1, MOST), default=batch, metavar="B", help="sequences at once")
         sub.add_argument("--context", type=whole_number(1, MOST), default=tokens, metavar="N", help=about)
         sub.add_argument("--bytes", type=whole_number(1, 8), default=2, metavar="N", help="bytes a number")
         return sub
 
     sub = served(add("table", costs, "what models take to serve, the cheapest to hold first"), 32, 8192)
     sub.add_argument("configs", nargs="*", metavar="CONFIG", help=f"{CONFIG}; by default all that are kept here")
-    about = "positions of each text; by default 2,000 or as many as the config has"
+    about = "positions of each sequence; by default 2,000 or as many as the config has"
     sub = served(add("count", count, "parameters by component, FLOPs and cache of one config"), 1, None, about)
     sub.add_argument("config", metavar="CONFIG", help=CONFIG)
     sub = served(add("trace", trace, "one decode step, operation by operation"), 1, 2000)
@@ -62,7 +62,7 @@ def options():
     sub = add("measure", measure, "a Llama's decode step, measured, beside what the trace says", "model", "threads")
     sub.set_defaults(model="smollm2")
     sub.add_argument("--contexts", type=number_list(1), default=[16, 512, 2000], metavar="N,N", help="positions cached")
-    sub.add_argument("--batch", type=whole_number(1, 10**4), default=1, metavar="B", help="texts at once")
+    sub.add_argument("--batch", type=whole_number(1, 10**4), default=1, metavar="B", help="sequences at once")
     return parser
 
 
@@ -95,7 +95,8 @@ def costs(args):
     heads = ["model", "params, 10^9", "active", "GFLOP a token", "KiB a token", "context"]
     heads += ["weights, GB", "cache, GB", "both, GB", "MB read a token"]
     value = {"batch": args.batch, "context": args.context, "bytes_per_number": args.bytes, "models": rows}
-    head = f"{args.batch} texts of {args.context:,} positions, or as many as a model has; {args.bytes} bytes a number; MLA absorbed"
+    head = f"{args.batch} sequences of {args.context:,} positions, or as many as a model has; "
+    head += f"{args.bytes} bytes a number; MLA absorbed"
     whole = [r for r in rows if r["context"] == args.context]
     text = [head, "", table(heads, shown)]
     if whole:
@@ -150,14 +151,15 @@ def trace(args):
     rows = [[r["operation"], r["times"], *numbers(r)] for r in step["operations"]] + [["total", "", *numbers(step)]]
     heads = ["operation", "times", "MFLOP", "weights, MB", "cache read, MB", "written, MB", "activations, MB"]
     text = [
-        f"{args.config}: one new token for each of {args.batch} texts with {args.context:,} cached, {args.bytes} bytes a number",
+        f"{args.config}: one new token for each of {args.batch} sequences with {args.context:,} cached, "
+        f"{args.bytes} bytes a number",
         "",
         table(heads, rows),
         "",
         f"{step['flops'] / 1e9:,.2f} GFLOP at {args.tflops:g} TFLOP/s: {1e3 * times['compute_s']:.3f} ms. "
         f"{step['bytes'] / 1e9:,.2f} GB (weights {step['weight_bytes'] / 1e9:,.2f}, cache {step['cache_bytes'] / 1e9:,.2f}) at "
         f"{args.tbps:g} TB/s: {1e3 * times['memory_s']:.3f} ms.",
-        f"Bound by {times['bound']}, {times['ratio']:,.0f} to 1; at best {times['tokens_per_s']:,.0f} tokens/s over all texts.",
+        f"Bound by {times['bound']}, {times['ratio']:,.0f} to 1; at best {times['tokens_per_s']:,.0f} tokens/s over all sequences.",
     ]
     if args.context + 1 > config.n_positions:
         text.append(f"Note: {args.config} was made for {config.n_positions:,} positions; this is what more would cost.")

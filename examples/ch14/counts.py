@@ -130,11 +130,11 @@ def kv_bytes_per_token(config, bytes_per_number=2, form="absorbed"):
 
 
 def cache_bytes(config, tokens, batch=1, bytes_per_number=2, form="absorbed"):
-    """Bytes of the cache of `batch` texts of `tokens`; a layer with a window keeps as many positions as that at most.
+    """Bytes of the cache of `batch` sequences of `tokens`; a layer with a window keeps as many positions as that at most.
 
-    Raises BadInput for fewer than no tokens or texts.
+    Raises BadInput for fewer than no tokens or sequences.
     """
     if tokens < 0 or batch < 0:
-        raise BadInput(f"a cache of {batch} texts of {tokens} tokens; neither can be below 0")
+        raise BadInput(f"a cache of {batch} sequences of {tokens} tokens; neither can be below 0")
     positions = sum(seen(config, i, tokens) for i in range(config.n_layer))
     return batch * positions * cached_numbers(config, form) * bytes_per_number

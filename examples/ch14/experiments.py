@@ -47,7 +47,7 @@ def llama_agreement(model, prompt=PROMPT, tokens=40, seed=0):
     layers = ch04.compare_layers(model, library, ids)
     new = min(tokens, model.config.n_positions - ids.shape[1] + 1)
     cached = llama.Cached(model, capacity=ids.shape[1] + new - 1)  # the last token is never fed
-    ours = generate(ids, model, new, end=None, forward=cached).row()
+    ours = generate(ids, model, new, end=None, forward=cached).sequence()
     theirs = library_greedy(library, ids, new)
     rows = prompts + edges
     found = {"prompts": prompts, "edges": edges, "layers": layers}
@@ -171,7 +171,7 @@ OPTIONS = (  # (choice, option, the fields of Choices that make it from the base
     ("q and k norm", "no", {}),
     ("q and k norm", "yes", {"qk_norm": True}),
 )
-SERVED = (8192, 32)  # tokens of each text, and texts at once, in the comparison of options
+SERVED = (8192, 32)  # tokens of each sequence, and sequences at once, in the comparison of options
 
 
 def users():
@@ -189,7 +189,7 @@ def users():
 def option_effects(load=SERVED):
     """What each option does to Llama-3-8B's shape, everything else as it is: parameters, cache, FLOPs, memory, bytes a step.
 
-    One row for each of OPTIONS, at `load`, (tokens of each text, texts), two bytes a number; families: its takers.
+    One row for each of OPTIONS, at `load`, (tokens of each sequence, sequences), two bytes a number; families: its takers.
     """
     base, used, rows = serving.config_named(BASE), users(), []
     tokens, batch = load
@@ -220,7 +220,7 @@ def verified(effects, cases):
     return rows
 
 
-LOADS = ((8192, 32), (8192, 1), (2000, 32), (2000, 1))  # (tokens of each text, texts)
+LOADS = ((8192, 32), (8192, 1), (2000, 32), (2000, 1))  # (tokens of each sequence, sequences)
 
 
 def ranking(rows=None):
@@ -376,8 +376,8 @@ def depths(layers=(2, 4, 8, 16, 32, 64), places=("pre", "post", "both")):
 def training(norm_place, layers, seed=0, steps=150, rate=1e-3, width=64, warm_up=1):
     """A random model trained by Adam on the bytes of the held play: the mean loss of the last 20 steps, nats a byte.
 
-    Batches of 8 texts of 32 bytes, learned positions; the same batches for each place of the norms. warm_up: the steps over which
-    the rate rises to its value.
+    Batches of 8 sequences of 32 bytes, learned positions; the same batches for each place of the norms. warm_up: the steps over
+    which the rate rises to its value.
     """
     text = torch.tensor(list(PLAY.read_bytes()))
     config = replace(depth_config(norm_place, layers, width), vocab_size=256, positions="learned")
@@ -489,7 +489,7 @@ def prefix_keys(model, before, ids):
 
 
 def filled(model, batch, tokens):
-    """A cache of `tokens` positions for `batch` texts, full of noise: what a decode step costs does not depend on values."""
+    """A cache of `tokens` positions for `batch` sequences, full of noise: what a decode step costs does not depend on values."""
     cache = KVCache.of(model, batch, tokens + 1)
     cache.keys.normal_(generator=torch.Generator().manual_seed(0))
     cache.values.normal_(generator=torch.Generator().manual_seed(1))

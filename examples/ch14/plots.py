@@ -24,11 +24,11 @@ def plot_depth(rows, path):
     write_figure(figure, path)
 
 
-def plot_serving(rows, texts, path):
+def plot_serving(rows, sequences, path):
     """Weights and caches of each model, rows with `model`, `weight_gb` and `cache_gb`, the cheapest to hold first; logarithmic."""
     figure, axes = new_figure((7, 5.2))
     names = [r["model"] for r in rows]
-    axes.scatter([r["cache_gb"] for r in rows], names, s=60, marker="s", color="0.6", label=f"caches of {texts} texts")
+    axes.scatter([r["cache_gb"] for r in rows], names, s=60, marker="s", color="0.6", label=f"caches of {sequences} sequences")
     axes.scatter([r["weight_gb"] for r in rows], names, s=25, marker="o", color="0.0", label="weights")
     axes.set_xscale("log")
     axes.set(xlabel="GB, at two bytes a number", title="What a model holds in memory, at 8,192 positions or as many as it has")
@@ -50,6 +50,6 @@ def plot_balance(rows, path):
         axes.loglog(batches, [r[key] for r in rows], style, color=grey, label=label)
     axes.set_xticks(batches, [str(b) for b in batches])
     axes.minorticks_off()
-    axes.set(xlabel="texts at once", ylabel="GB read in one decode step", title="Llama-3-8B at two bytes a number")
+    axes.set(xlabel="sequences at once", ylabel="GB read in one decode step", title="Llama-3-8B at two bytes a number")
     axes.legend()
     write_figure(figure, path)

@@ -44,7 +44,7 @@ def config_named(source):
 
 
 def serving_row(name, config, tokens=8192, batch=32, bytes_per_number=2):
-    """What a model takes to serve `batch` texts of `tokens` positions: parameters, FLOPs, bytes.
+    """What a model takes to serve `batch` sequences of `tokens` positions: parameters, FLOPs, bytes.
 
     A model made for fewer positions is counted at as many as it has. flops: of one token at that context. step_bytes: what one
     decode step has to read, all weights that the batch uses and every cache, for each of its tokens.
@@ -78,7 +78,7 @@ def serving_table(names=None, tokens=8192, batch=32, bytes_per_number=2):
 
 
 def decode_step(config, context, batch=1, bytes_per_number=2):
-    """One new token for each of `batch` texts that have `context` positions cached: {operations, flops, bytes, ...}.
+    """One new token for each of `batch` sequences that have `context` positions cached: {operations, flops, bytes, ...}.
 
     operations: [{operation, times, flops, weight_bytes, cache_bytes, written_bytes, activation_bytes}], each for all its `times`
     together. The new token attends over context + 1 positions, its own included; it reads the cached ones and writes its own.
@@ -87,7 +87,7 @@ def decode_step(config, context, batch=1, bytes_per_number=2):
     are those of the matmuls, as in `flops_per_token`; latent attention is absorbed.
     """
     if batch < 1 or context < 0:
-        raise BadInput(f"a batch of {batch} with {context} positions cached; give 1 text or more, and 0 positions or more")
+        raise BadInput(f"a batch of {batch} with {context} positions cached; give 1 sequence or more, and 0 positions or more")
     B, n, d, L = batch, bytes_per_number, config.n_embd, config.n_layer
     rows = []
 

@@ -97,8 +97,8 @@ def rank(args):
     heads = ["choice", "bytes a step", "bytes held", "FLOPs", "cheapest option", "dearest option"]
     tokens, batch = ex.SERVED
     head = (
-        f"The dearest option of each choice over the cheapest, everything else {ex.BASE}'s: {batch} texts of {tokens:,} positions, "
-        "two bytes a number"
+        f"The dearest option of each choice over the cheapest, everything else {ex.BASE}'s: {batch} sequences of {tokens:,} "
+        "positions, two bytes a number"
     )
     return {"base": ex.BASE, "tokens": tokens, "batch": batch, "choices": rows}, head + "\n\n" + table(heads, shown)
 
