@@ -24,7 +24,7 @@ import torch
 from tqdm import tqdm
 
 from examples.ch01.command import BadInput, Parser, command, dump_json, number_list, table, whole_number
-from examples.ch02.artefact import load, save
+from examples.ch02.model import load, run, save
 from examples.ch04 import experiments as ex
 from examples.ch04.library import library_model
 from examples.ch10.experiments import decode_rates
@@ -40,7 +40,7 @@ def take_turns(model, tokens, runs, timer=time.perf_counter):
     """
     library = library_model(model)
     ids = ex.random_ids(model, tokens)
-    calls = {"ours": lambda: ex.run(model, ids), "theirs": lambda: library(ids, use_cache=False)}
+    calls = {"ours": lambda: run(model, ids), "theirs": lambda: library(ids, use_cache=False)}
     times = {name: [] for name in calls}
     for turn in range(runs + 2):
         for name in sorted(calls, reverse=turn % 2 == 1):
@@ -75,7 +75,7 @@ def loading_once(program, folder):
     if program == "ours":
         model = load(folder)
         loaded = time.perf_counter()
-        ex.run(model, ids)
+        run(model, ids)
     else:
         model = transformers.GPT2LMHeadModel.from_pretrained(folder, attn_implementation="eager").eval()
         loaded = time.perf_counter()

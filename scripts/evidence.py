@@ -28,8 +28,8 @@ import torch
 from tqdm import tqdm
 
 from examples.ch01.command import BadInput, Parser, command, dump_json, read_json, table, write_whole
-from examples.ch02.artefact import load, smollm2_file
 from examples.ch02.hub import sha256
+from examples.ch02.model import load, smollm2_file
 from scripts.registry import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -188,8 +188,8 @@ def digest(model):
     """The sha256 of the one file that holds the weights; None where there is none, or more than one."""
     if model is None:
         return None
-    path = model.folder / "model.safetensors" if model.folder else Path(model.manifest.get("path", ""))
-    return sha256(path) if path.is_file() else None
+    path = model.path and (model.path / "model.safetensors" if model.path.is_dir() else model.path)
+    return sha256(path) if path and path.is_file() else None
 
 
 def merge(old, new):

@@ -11,7 +11,10 @@ from dataclasses import replace
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from examples.ch02.artefact import PUBLISHED, load_config, tensor_shapes
+from examples.ch02.families import read_config
+from examples.ch02.layout import tensor_shapes
+from examples.ch02.model import PUBLISHED, load, load_config, run
+from examples.ch03.tokens import decode, encode
 from examples.ch04 import experiments as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04 import tiny_transformer as tiny
@@ -25,7 +28,7 @@ from scripts import registry_ch14
 from scripts.experiment import Claim, Experiment, rounded, sig, tolerance
 
 SHAPE = "random:gpt2"
-GPT2 = PUBLISHED["gpt2"]
+GPT2 = load_config("gpt2")
 BOUND = 1e-5  # of the largest logit, for float32 programs that compute the same function
 
 
@@ -56,7 +59,7 @@ def _counts(_):
         "feed_forward_share_of_layer_matrices_percent": round(100 * 8 * GPT2.n_embd**2 / matrices, 1),
         "untied_total": gpt2.parameter_count(replace(GPT2, tie_word_embeddings=False))["total"],
         "without_positions": total - parts["position_embedding"],
-        "family": [{"config": name, "parameters": gpt2.parameter_count(c)["total"]} for name, c in PUBLISHED.items()],
+        "family": [{"config": name, "parameters": gpt2.parameter_count(load_config(name))["total"]} for name in PUBLISHED],
         "embedded_total": gpt2.parameter_count(load_config())["total"],
     }
 
@@ -130,7 +133,7 @@ def _mask(model):
     found = ex.mask_test(model, ex.default_ids(model, 10))
     dtypes = {}
     for name in ("float64", "bfloat16", "float16"):
-        other = ex.with_dtype(model, ex.DTYPES[name])
+        other = model.to(dtype=ex.DTYPES[name])
         dtypes[f"{name}_above_diagonal"] = ex.above_diagonal(ex.influence(other, ex.default_ids(other, 10)))
     return {
         "tokens": found["tokens"],
@@ -251,7 +254,7 @@ def _residual_others(model):
     rows = []
     texts = ex.OTHERS if model.tokenizer else (None,) * len(ex.OTHERS)
     for i, text in enumerate(texts):
-        ids = ex.text_ids(model, text) if text else ex.random_ids(model, min(17, model.config.n_positions), seed=i)
+        ids = encode(text, model) if text else ex.random_ids(model, min(17, model.config.n_positions), seed=i)
         last = ex.residual_statistics(model, ids)[-1]
         last = {k: last[k] for k in ("largest", "position", "dimension", "largest_over_median")}
         rows.append({"text": text or f"random ids {i}", "tokens": ids.shape[1], **rounded([last])[0]})
@@ -491,12 +494,12 @@ def _splits(model):
     full = ex.random_ids(model, model.config.n_positions, seed=1)
     rows = ch10.compare_splits(model, text)
     last = ch10.in_chunks(model, full, [full.shape[1] - 3, 1, 2])[0]
-    more = [*ch10.compare_splits(model, batch), ex.agreement(last, ex.run(model, full))]
+    more = [*ch10.compare_splits(model, batch), ex.agreement(last, run(model, full))]
     layers = ch10.compare_layers(model, text, ch10.splits(40)["uneven chunks"])
     worst = ex.worst(
         [r["relative_difference"] for r in rows + more] + [r["largest_difference"] / r["largest_value"] for r in layers]
     )
-    exact = ex.with_dtype(model, torch.float64)
+    exact = model.to(dtype=torch.float64)
     in_float64 = ex.worst(r["relative_difference"] for r in ch10.compare_splits(exact, text))
     found = tolerance(
         BOUND,
@@ -515,8 +518,7 @@ def _splits_at_size(model):
     rows = ch10.compare_splits(model, ex.random_ids(model, 10, batch=2, seed=1))
     sizes = [full.shape[1] - 20, 13, *[1] * 7]
     rows.append(
-        {"split": "the full context", "chunks": len(sizes)}
-        | ex.agreement(ch10.in_chunks(model, full, sizes)[0], ex.run(model, full))
+        {"split": "the full context", "chunks": len(sizes)} | ex.agreement(ch10.in_chunks(model, full, sizes)[0], run(model, full))
     )
     found = tolerance(
         BOUND,
@@ -539,7 +541,7 @@ def _cached_greedy(model):
     library = library_model(model)
     rows = ch05.compare_greedy(model, ex.PROMPTS, None, forward=Cached, library=library)
     batch = ch05.compare_sequences(model, ex.PROMPTS, 40, 0.8, forward=Cached)
-    cached, ids = Cached(model), ex.text_ids(model, ex.PROMPTS[0])
+    cached, ids = Cached(model), encode(ex.PROMPTS[0], model)
     generate(ids, model, 20, end=None, forward=cached)
     reused = ch10.reuse(model, ch10.some_ids(model, 40), [torch.tensor([1]), torch.tensor([2, 3, 4])])
     found = _all_same(
@@ -562,7 +564,7 @@ def _failures(model):
         row = ch10.failure(model, name, ids, 12, 24)
         row["text"] = ch10.failure_text(model, name, ids[:, :12], 30, 24)
         rows.append(row)
-    right = ch10.decode(generate(ids[:, :12], model, 30, end=None).sequence(), model.tokenizer) if model.tokenizer else None
+    right = decode(generate(ids[:, :12], model, 30, end=None).sequence(), model) if model.tokenizer else None
     texts = [row["text"] for row in rows]
     return {
         "tokens": FAILURE_TEXT,
@@ -612,7 +614,7 @@ def _cost(_):
 
     return {
         "toy_prompt": 5,
-        "toy": rows(ch10.TOY, 5, (1, 12)),
+        "toy": rows(read_config(ch10.TOY, "toy"), 5, (1, 12)),
         "gpt2_prompt": 20,
         "gpt2": rows(GPT2, 20, (1, 2, 5, 12, 25, 50, 100)),
     }
@@ -635,7 +637,7 @@ def _loop_time_toy(_):
 def _memory(_):
     rows = [ch10.memory(ch10.GPT3, t) for t in (1, 512, 2048)]
     gib = [{"tokens": r["tokens"], "bytes": r["cache_bytes"], "gib": r["cache_bytes"] / 2**30} for r in rows]
-    cache = KVCache(load_config(), batch=2, capacity=100, dtype=torch.float16)
+    cache = KVCache(load(dtype=torch.float16), batch=2, capacity=100)
     texts = rows[-1]["sequences_to_outweigh"]
     return {
         "per_token_mib": rows[0]["cache_bytes"] / 2**20,
@@ -649,10 +651,10 @@ def _memory(_):
             {"sequences": n, "cache_gib": round(n * gib[2]["gib"], 1), "weight_gib": round(rows[0]["weight_bytes"] / 2**30, 1)}
             for n in (1, 8, 16, 24, 32, 40, 48)
         ],
-        "gpt2_1024_float32_bytes": cache_bytes(12, 12, 64, 1024),
-        "embedded_per_token_bytes": ch10.bytes_of(load_config(), 1),
+        "gpt2_1024_float32_bytes": cache_bytes(GPT2, 1024),
+        "embedded_per_token_bytes": cache_bytes(load_config(), 1),
         "as_the_tensors": cache.nbytes
-        == ch10.bytes_of(load_config(), 100, 2, 2)
+        == cache_bytes(load_config(), 100, 2, 2)
         == cache.keys.numel() * 2 + cache.values.numel() * 2,
     }
 

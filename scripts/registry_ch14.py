@@ -4,11 +4,12 @@ import math
 
 import torch
 
+from examples.ch02.layout import is_buffer, weight_shapes
+from examples.ch03.tokens import encode
 from examples.ch04 import experiments as ch04
 from examples.ch14 import ablations, serving
 from examples.ch14 import experiments as ex
 from examples.ch14.counts import cached_numbers, flops_per_token, kv_bytes_per_token, parameter_count
-from examples.ch14.families import is_buffer, weight_shapes
 from scripts.experiment import Claim, Experiment, rounded, sig, tolerance
 
 REAL = "smollm2"
@@ -66,7 +67,7 @@ def _residual(model):
 def _residual_others(model):
     rows = []
     for text in ch04.OTHERS:
-        found = ch04.residual_statistics(model, ch04.text_ids(model, text))
+        found = ch04.residual_statistics(model, encode(text, model))
         top = max(found, key=lambda r: r["largest"])
         keep = {k: top[k] for k in ("layer", "largest", "position", "dimension", "largest_over_median")}
         rows.append({"text": text, **rounded([keep])[0]})
@@ -380,7 +381,7 @@ def _shift_learned(model):
 
 
 def _prefix(model):
-    before, ids = ch04.text_ids(model, ex.BEFORE), ch04.default_ids(model, 17)
+    before, ids = encode(ex.BEFORE, model), ch04.default_ids(model, 17)
     rows = ex.prefix_keys(model, before, ids)
     later = rows[2:]
     return {

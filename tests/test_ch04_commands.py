@@ -9,14 +9,14 @@ from unittest import mock
 import torch
 
 from examples.ch01.command import BadInput
-from examples.ch02 import artefact
+from examples.ch02 import model as ch02
 from examples.ch04 import commands, plots
 from examples.ch04 import experiments as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.library import library_model
 from tests.support import IDS, FolderCase, G, call, config, weights, write_folder
 
-MODEL = artefact.Artefact(config(), weights(), None, {})
+MODEL = ch02.Model(config(), weights())
 
 
 def tables(text):
@@ -158,7 +158,7 @@ class Options(TableCase):
 
     def test_prompt(self):
         value = self.run_once("mask", "--prompt", "Good night")[0]
-        self.assertEqual(value["ids"], ex.text_ids(artefact.load(), "Good night")[0].tolist())
+        self.assertEqual(value["ids"], ex.text_ids(ch02.load(), "Good night")[0].tolist())
 
 
 class NotFinite(TableCase):
@@ -238,9 +238,9 @@ class Measurements(unittest.TestCase):
     def test_distance_from_float64(self):
         batches = [IDS, IDS[:, :3]]
         rows = {r["dtype"]: r for r in ex.distance_from_float64(MODEL, batches, ("float32", "bfloat16"))}
-        exact = ex.with_dtype(MODEL, torch.float64)
+        exact = MODEL.to(dtype=torch.float64)
         for name, row in rows.items():
-            same = ex.with_dtype(MODEL, ex.DTYPES[name])
+            same = MODEL.to(dtype=ex.DTYPES[name])
             theirs = library_model(MODEL, ex.DTYPES[name])
             ours_worst, library_worst, moved = [], [], 0
             for ids in batches:

@@ -107,7 +107,7 @@ class FirstEdition(FolderCase):
         import contextlib
         import json
 
-        from examples.ch02.artefact import EMBEDDED
+        from examples.ch02.model import EMBEDDED
         from tests.support import start
 
         files = {p.name: p.read_bytes() for p in EMBEDDED.iterdir()}

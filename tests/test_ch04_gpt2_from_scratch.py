@@ -12,7 +12,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from examples.ch01.command import BadInput
-from examples.ch02 import artefact
+from examples.ch02 import model as ch02
 from examples.ch04 import experiments as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.library import library_model, library_trace
@@ -77,11 +77,7 @@ class Forward(unittest.TestCase):
             theirs = library_gpt2(of, weights(of))(IDS).logits
             torch.testing.assert_close(logits(of), theirs, atol=3e-6, rtol=0, msg=lambda m, c=change: f"{c}: {m}")
             tensors = weights(of)
-            if (
-                change
-                and artefact.tensor_shapes(of) == artefact.tensor_shapes(config())
-                and "reorder_and_upcast_attn" not in change
-            ):
+            if change and ch02.tensor_shapes(of) == ch02.tensor_shapes(config()) and "reorder_and_upcast_attn" not in change:
                 self.assertGreater((logits(of, tensors) - logits()).abs().max().item(), 1e-3, change)  # the switch does something
 
     def test_upcast_attention_in_half_precision(self):
@@ -136,7 +132,7 @@ class Agreement(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.model = artefact.load()
+        cls.model = ch02.load()
         cls.library = library_model(cls.model)
         cls.batches = ex.prompt_batches(cls.model) + ex.edge_batches(cls.model)
 
@@ -204,7 +200,7 @@ class AgreementAtFullSize(unittest.TestCase):
         self.assertEqual(edges, {(1, 1), (1, 2), (1, 1023), (1, 1024), (4, 64)})
 
     def test_a_planted_fault(self):
-        model = artefact.load("random:gpt2")
+        model = ch02.load("random:gpt2")
         with mock.patch.object(gpt2, "attention", head_order):
             row = ex.compare_prompts(model, library_model(model))[0]
         self.assertGreater(row["relative_difference"], BOUND)
@@ -213,7 +209,7 @@ class AgreementAtFullSize(unittest.TestCase):
 class Mask(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.model = artefact.load()
+        cls.model = ch02.load()
         cls.ids = ex.default_ids(cls.model, 10)
 
     def test_exactly_zero(self):
@@ -251,7 +247,7 @@ class Mask(unittest.TestCase):
 
     def test_every_dtype_and_length(self):
         for dtype in ex.DTYPES.values():
-            model = ex.with_dtype(self.model, dtype)
+            model = self.model.to(dtype=dtype)
             for T in (1, 2, 33):
                 table = ex.influence(model, ex.random_ids(model, T))
                 self.assertEqual(ex.above_diagonal(table), 0.0)
@@ -375,7 +371,7 @@ class Cost(unittest.TestCase):
             ("gpt2-large", 774_030_080, 838_359_040),
             ("gpt2-xl", 1_557_611_200, 1_638_022_400),
         ):
-            of = artefact.PUBLISHED[name]
+            of = ch02.load_config(name)
             self.assertEqual(gpt2.parameter_count(of)["total"], tied)
             self.assertEqual(gpt2.parameter_count(replace(of, tie_word_embeddings=False))["total"], untied)
         self.assertEqual(gpt2.parameter_count(config())["total"], 1976)
@@ -385,11 +381,11 @@ class Cost(unittest.TestCase):
             for tied in (True, False):
                 of = config(**change, tie_word_embeddings=tied)
                 parts = gpt2.parameter_count(of)
-                self.assertEqual(parts["total"], sum(math.prod(s) for s in artefact.tensor_shapes(of).values()))
+                self.assertEqual(parts["total"], sum(math.prod(s) for s in ch02.tensor_shapes(of).values()))
                 self.assertEqual(parts.pop("total"), sum(parts.values()))
 
     def test_published_shares(self):
-        of = artefact.PUBLISHED["gpt2"]
+        of = ch02.load_config("gpt2")
         parts = gpt2.parameter_count(of)
         shares = {name: f"{n / parts['total']:.1%}" for name, n in parts.items()}
         self.assertEqual((shares["feed_forward"], shares["attention"], shares["token_embedding"]), ("45.5%", "22.8%", "31.0%"))
@@ -400,7 +396,7 @@ class Cost(unittest.TestCase):
         self.assertEqual(block, 7_087_872)
 
     def test_flops_per_token(self):  # C35
-        of = artefact.PUBLISHED["gpt2"]
+        of = ch02.load_config("gpt2")
         for context, total in ((1, 247_100_928), (16, 247_653_888), (1024, 284_812_800)):
             parts = gpt2.flops_per_token(of, context)
             self.assertEqual(parts["total"], total)
@@ -413,7 +409,7 @@ class Cost(unittest.TestCase):
                 gpt2.flops_per_token(of, context)
 
     def test_attention_shares_of_a_pass(self):
-        of = artefact.PUBLISHED["gpt2"]
+        of = ch02.load_config("gpt2")
         for pairs, expected in (("causal", ["23.0%", "23.7%", "25.8%"]), ("full", ["23.1%", "24.4%", "28.4%"])):
             found = []
             for tokens in (16, 128, 512):
@@ -437,7 +433,7 @@ class Cost(unittest.TestCase):
         self.assertEqual(self.counted(config(), IDS), 30_080)
 
     def test_full_size(self):  # C35: 16 times the cost of one token at context 16
-        model = artefact.load("random:gpt2")
+        model = ch02.load("random:gpt2")
         found = self.counted(model.config, torch.zeros(1, 16, dtype=torch.int64), model.weights)
         self.assertEqual((found, gpt2.flops_per_pass(model.config, 16)["total"]), (3_962_462_208, 3_962_462_208))
 
@@ -454,18 +450,18 @@ class Cost(unittest.TestCase):
         self.assertLess(counter.get_total_flops(), 4 * 12 * 64**3)
 
     def test_score_bytes(self):
-        rows = {r["point"]: r for r in gpt2.tensor_table(artefact.PUBLISHED["gpt2"], 1024)}
+        rows = {r["point"]: r for r in gpt2.tensor_table(ch02.load_config("gpt2"), 1024)}
         self.assertEqual((rows["scores"]["bytes"], rows["scores"]["count"]), (12 * 1024**2 * 4, 12))
         self.assertEqual([p for p, r in rows.items() if r["growth"] == "T^2"], ["mask", "scores", "A"])
         self.assertEqual((rows["mask"]["bytes"], rows["mask"]["count"]), (1024**2, 1))
         with self.assertRaises(BadInput):
-            gpt2.tensor_table(artefact.PUBLISHED["gpt2"], 1025)
+            gpt2.tensor_table(ch02.load_config("gpt2"), 1025)
 
 
 class Residual(unittest.TestCase):
     def test_statistics(self):
         tensors = weights()
-        model = artefact.Artefact(config(), tensors, None, {})
+        model = ch02.Model(config(), tensors)
         kept = {}
         logits(trace=lambda p, i, x: kept.setdefault((p, i), x))
         rows = ex.residual_statistics(model, IDS)
@@ -480,7 +476,7 @@ class Residual(unittest.TestCase):
         self.assertNotIn("mlp_norm", rows[0])
 
     def test_one_token_has_no_others(self):
-        model = artefact.Artefact(config(), weights(), None, {})
+        model = ch02.Model(config(), weights())
         self.assertIsNone(ex.residual_statistics(model, IDS[:, :1])[1]["rms_without_first"])
 
 
@@ -492,7 +488,7 @@ class Time(unittest.TestCase):
 
     def test_components(self):
         """A clock that ticks one second a reading, a thousand each in the first pass."""
-        model = artefact.Artefact(config(), weights(), None, {})
+        model = ch02.Model(config(), weights())
         points = 3 + 2 * len(gpt2.LAYER_POINTS)
         state = {"readings": 0, "now": 0.0}
 
@@ -520,13 +516,13 @@ class Time(unittest.TestCase):
         self.assertEqual(set(ex._COMPONENT_OF.values()), set(ex.COMPONENTS))
 
     def test_denormals(self):  # C52b
-        model = artefact.Artefact(
+        model = ch02.Artefact(
             config(), weights() | {"ln_f.bias": torch.tensor([0, 1e-39, -1e-44, 1.2e-38, 1.0, -1, 2, 3])}, None, {}
         )
         self.assertEqual(ex.denormals(model), 2)
 
     def test_lengths(self):
-        self.assertEqual(ex.timing_lengths(artefact.PUBLISHED["gpt2"]), [16, 128, 512, 1024])
+        self.assertEqual(ex.timing_lengths(ch02.load_config("gpt2")), [16, 128, 512, 1024])
         self.assertEqual(ex.timing_lengths(config()), [16])
         self.assertEqual(ex.timing_lengths(config(), [3, 9]), [3, 9])
 
@@ -565,8 +561,8 @@ class Commands(FolderCase):
         self.assertEqual(len([line for line in out.splitlines() if line.endswith("%")]), 5)
 
     def test_next_tokens(self):
-        model = artefact.load()
-        ids = ex.text_ids(model, "To be, or not to")
+        model = ch02.load()
+        ids = encode("To be, or not to", model)
         rows = ex.next_tokens(model, ids)
         shares = torch.softmax(library_model(model)(ids).logits[0, -1], -1)
         self.assertEqual(rows[0]["id"], int(shares.argmax()))
@@ -622,7 +618,7 @@ class Commands(FolderCase):
 
     def test_bad_input(self):
         tiny = write_folder(self.folder / "a")
-        full = artefact.load().config.n_positions
+        full = ch02.load().config.n_positions
         for argv, words in (
             (["nonsense"], ("nonsense", "--help")),
             (["mask", "--model", self.folder / "none"], ("no model",)),

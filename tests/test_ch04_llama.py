@@ -10,9 +10,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from examples.ch01.command import BadInput
-from examples.ch02 import artefact
-from examples.ch02.artefact import FAMILIES, tensor_shapes
-from examples.ch02.llama import LlamaConfig
+from examples.ch02 import model as ch02
+from examples.ch02.model import FAMILIES, tensor_shapes
 from examples.ch04 import experiments as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch14 import llama_from_scratch as llama
@@ -23,7 +22,7 @@ from tests.test_ch04_commands import tables
 from tests.test_ch14_llama import IDS, MODEL, L, config, model
 
 BOUND = 1e-5  # of the largest value, in float32
-GPT2 = artefact.Artefact(gpt2_config(), weights(), None, {})
+GPT2 = ch02.Model(gpt2_config(), weights())
 SWITCHES = (
     *({}, dict(tie_word_embeddings=True), dict(attention_bias=True), dict(mlp_bias=True), dict(head_dim=6)),
     *(dict(num_key_value_heads=1), dict(num_key_value_heads=4), dict(num_hidden_layers=3, intermediate_size=20)),

@@ -16,7 +16,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from examples.ch01.command import BadInput
-from examples.ch02.artefact import Artefact, load
+from examples.ch02.model import Model, load
 from examples.ch03.tokens import decode, encode
 from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
@@ -26,7 +26,7 @@ from examples.ch05.generate import Stream, end_tokens, generate
 from tests.faults import head_order, shifted_mask
 from tests.support import ROOT, FolderCase, call, config, library_gpt2, weights, write_folder
 
-MODEL = Artefact(config(), weights(), None, {})  # G: 11 ids, 16 positions
+MODEL = Model(config(), weights())  # G: 11 ids, 16 positions
 PROMPTS = ([3, 1, 4], [7, 7, 7], [5], [9, 2, 6, 5, 3], [1, 0])
 
 
@@ -381,7 +381,7 @@ class PaddedVocabulary(unittest.TestCase):
         tensors["wte.weight"] = tensors["wte.weight"].clone()
         tensors["wte.weight"][256:] *= 20  # large logits where there are no pieces
         model = Artefact(of, tensors, tokenizer, {})
-        free = Artefact(of, tensors, None, {})
+        free = Model(of, tensors)
         greedy = [generate([[7]], m, 12, end=None).sequence() for m in (model, free)]
         self.assertLess(max(greedy[0]), 256)
         self.assertGreaterEqual(max(greedy[1]), 256)
@@ -494,7 +494,7 @@ class Script(FolderCase):
     def test_temperature_0_is_greedy(self):
         _, out, _ = call(module.main, "--tokens", "20", "--temperature", "0", "--json", "--prompt", "JULIET:")
         model = load()
-        self.assertEqual(json.loads(out)["ids"], generate(encode("JULIET:", model.tokenizer), model, 20).sequence())
+        self.assertEqual(json.loads(out)["ids"], generate(encode("JULIET:", model), model, 20).sequence())
 
     def test_random_weights_show_ids(self):
         folder = write_folder(self.folder / "m")
@@ -536,7 +536,7 @@ class Script(FolderCase):
         self.assertNotEqual(made[0], made[7])
         model = load()
         settings = dict(temperature=0.8, top_k=50, seed=7)
-        self.assertEqual(made[7], generate(encode(module.PROMPT, model.tokenizer), model, 12, **settings).sequence())
+        self.assertEqual(made[7], generate(encode(module.PROMPT, model), model, 12, **settings).sequence())
 
     def test_half_a_character_at_the_end_is_shown(self):
         first = encode("é", load().tokenizer)[0, 0]

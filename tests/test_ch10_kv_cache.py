@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from examples.ch01.command import BadInput
-from examples.ch02.artefact import PUBLISHED, Artefact, load
+from examples.ch02.model import Model, load
 from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch05 import experiments as ch05
@@ -24,7 +24,7 @@ from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, forward_cached
 from tests.faults import FAULTS
 from tests.support import IDS, FolderCase, call, config, library_gpt2, weights, write_folder
 
-MODEL = Artefact(config(), weights(), None, {})  # G: 11 ids, 16 positions, 2 layers of 2 heads
+MODEL = Model(config(), weights())  # G: 11 ids, 16 positions, 2 layers of 2 heads
 FULL = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3]])
 BOUND = 1e-5  # of the largest logit
 QUIET = settings(max_examples=100, deadline=None, derandomize=True, database=None)
@@ -55,11 +55,11 @@ class Splits(unittest.TestCase):
             sizes.append(data.draw(st.integers(1, tokens - sum(sizes))))
         found = in_chunks(MODEL, ids, sizes)
         self.assertEqual(found.shape, (batch, tokens, 11))
-        self.assertLessEqual(relative(found, ch04.run(MODEL, ids)), BOUND)
+        self.assertLessEqual(relative(found, run(MODEL, ids)), BOUND)
         self.assertLessEqual(relative(found, LIBRARY(ids, use_cache=False).logits.detach()), BOUND)
 
     def test_every_split_of_the_full_context(self):
-        oracle = ch04.run(MODEL, FULL)
+        oracle = run(MODEL, FULL)
         for row in ex.compare_splits(MODEL, FULL):
             self.assertLessEqual(row["relative_difference"], BOUND, row)
             self.assertEqual(row["same_argmax"], 16, row)
@@ -86,22 +86,22 @@ class Splits(unittest.TestCase):
             dict(n_inner=20),
         ):
             of = config(**change)
-            model = Artefact(of, weights(of), None, {})
-            self.assertLessEqual(relative(in_chunks(model, FULL, [4, 1, 1, 10]), ch04.run(model, FULL)), BOUND, change)
+            model = Model(of, weights(of))
+            self.assertLessEqual(relative(in_chunks(model, FULL, [4, 1, 1, 10]), run(model, FULL)), BOUND, change)
 
     def test_other_precisions(self):
         for dtype, bound in ((torch.float64, 1e-13), (torch.bfloat16, 0.05), (torch.float16, 0.01)):
-            model = ch04.with_dtype(MODEL, dtype)
+            model = MODEL.to(dtype=dtype)
             found, cache = ex.in_chunks(model, FULL, [5, 1, 1, 9])
             self.assertEqual((found.dtype, cache.keys.dtype), (dtype, dtype))
-            self.assertLessEqual(relative(found, ch04.run(model, FULL)), bound)
-        exact = ch04.run(ch04.with_dtype(MODEL, torch.float64), FULL)
+            self.assertLessEqual(relative(found, run(model, FULL)), bound)
+        exact = run(MODEL.to(dtype=torch.float64), FULL)
         self.assertLessEqual(relative(in_chunks(MODEL, FULL, [1] * 16), exact), BOUND)
 
     def test_on_the_embedded_model_to_its_last_position(self):
         model = load()
         ids = ch04.random_ids(model, 256)
-        self.assertLessEqual(relative(in_chunks(model, ids, [250, 1, 2, 3]), ch04.run(model, ids)), BOUND)
+        self.assertLessEqual(relative(in_chunks(model, ids, [250, 1, 2, 3]), run(model, ids)), BOUND)
 
     def test_planted_faults(self):
         """Chapter 4's faults, seen through the cache: each leaves transformers' logits."""
@@ -116,7 +116,7 @@ class Splits(unittest.TestCase):
             self.assertGreater(found, BOUND, name)
 
     def test_planted_faults_of_the_cache(self):
-        theirs = ch04.run(MODEL, FULL)
+        theirs = run(MODEL, FULL)
         right_positions, right_mask, right_extend = kv_cache.positions, kv_cache.mask_after, KVCache.extend
 
         def upper_layers_forget(cache, layer, k, v):
@@ -212,7 +212,7 @@ class Invariants(unittest.TestCase):
 
     def test_nothing_given_is_changed(self):
         ids, tensors = FULL.clone(), weights()
-        cache = KVCache(MODEL.config)
+        cache = KVCache(MODEL)
         forward_cached(ids[:, :5], tensors, MODEL.config, cache)
         forward_cached(ids[:, 5:], tensors, MODEL.config, cache)
         self.assertTrue(torch.equal(ids, FULL))
@@ -232,10 +232,10 @@ class Cache(unittest.TestCase):
         ):
             self.assertEqual(cache_bytes(*args), wanted)
         for batch, capacity, dtype in ((1, 16, torch.float32), (3, 5, torch.float16), (2, 1, torch.float64)):
-            cache = KVCache(MODEL.config, batch, capacity, dtype)
+            cache = KVCache(MODEL, batch, capacity, dtype)
             self.assertEqual(cache.nbytes, ex.bytes_of(MODEL.config, capacity, batch, dtype.itemsize))
             self.assertEqual(cache.nbytes, sum(x.numel() * x.element_size() for x in (cache.keys, cache.values)))
-        gpt2_cache = KVCache(PUBLISHED["gpt2"])
+        gpt2_cache = KVCache(load_config("gpt2"))
         self.assertEqual(gpt2_cache.nbytes, 75_497_472)
 
     def test_memory_of_gpt3(self):
@@ -246,27 +246,27 @@ class Cache(unittest.TestCase):
         self.assertEqual(f"{ex.memory(ex.GPT3, 2048)['weight_bytes'] / 2**30:.0f}", "325")
 
     def test_memory_is_taken_once(self):
-        cache = KVCache(MODEL.config)
+        cache = KVCache(MODEL)
         places = cache.keys.data_ptr(), cache.values.data_ptr()
         for t in range(16):
-            forward_cached(FULL[:, t : t + 1], MODEL.weights, MODEL.config, cache)
+            forward_cached(FULL[:, t : t + 1], MODEL, cache)
         self.assertEqual((cache.keys.data_ptr(), cache.values.data_ptr()), places)
 
     def test_overflow_is_an_error_and_leaves_the_cache(self):  # C18
-        cache = KVCache(MODEL.config, capacity=6)
-        forward_cached(FULL[:, :5], MODEL.weights, MODEL.config, cache)
+        cache = KVCache(MODEL, capacity=6)
+        forward_cached(FULL[:, :5], MODEL, cache)
         before = cache.keys.clone(), cache.length
         with self.assertRaisesRegex(BadInput, "holds 5 positions and has room for 6, so 2 more do not fit"):
-            forward_cached(FULL[:, 5:7], MODEL.weights, MODEL.config, cache)
+            forward_cached(FULL[:, 5:7], MODEL, cache)
         self.assertTrue(torch.equal(cache.keys, before[0]))
         self.assertEqual(cache.length, before[1])
-        forward_cached(FULL[:, 5:6], MODEL.weights, MODEL.config, cache)
+        forward_cached(FULL[:, 5:6], MODEL, cache)
         with self.assertRaisesRegex(BadInput, "so 1 more do not fit"):
-            forward_cached(FULL[:, 6:7], MODEL.weights, MODEL.config, cache)
-        full = KVCache(MODEL.config)
-        forward_cached(FULL, MODEL.weights, MODEL.config, full)
+            forward_cached(FULL[:, 6:7], MODEL, cache)
+        full = KVCache(MODEL)
+        forward_cached(FULL, MODEL, full)
         with self.assertRaisesRegex(BadInput, "16 cached and 1 new tokens are 17, more than n_positions 16"):
-            forward_cached(FULL[:, :1], MODEL.weights, MODEL.config, full)
+            forward_cached(FULL[:, :1], MODEL, full)
 
     def test_bad_input(self):
         for options, words in (
@@ -277,8 +277,8 @@ class Cache(unittest.TestCase):
             (dict(capacity=True), "capacity True"),
         ):
             with self.assertRaisesRegex(BadInput, words):
-                KVCache(MODEL.config, **options)
-        cache = KVCache(MODEL.config, batch=2)
+                KVCache(MODEL, **options)
+        cache = KVCache(MODEL, batch=2)
         for ids, words in (
             (FULL, "1 sequences of ids for a cache of 2"),
             (torch.tensor([[1], [11]]), "id 11"),
@@ -287,41 +287,41 @@ class Cache(unittest.TestCase):
             (torch.zeros(2, 17, dtype=torch.int64), "17 tokens"),
         ):
             with self.assertRaisesRegex(BadInput, words):
-                forward_cached(ids, MODEL.weights, MODEL.config, cache)
+                forward_cached(ids, MODEL, cache)
         self.assertEqual(cache.length, 0)
-        half = KVCache(MODEL.config, dtype=torch.bfloat16)
+        half = KVCache(MODEL, dtype=torch.bfloat16)
         with self.assertRaisesRegex(BadInput, "the cache is torch.bfloat16 and the weights are torch.float32"):
-            forward_cached(FULL, MODEL.weights, MODEL.config, half)
+            forward_cached(FULL, MODEL, half)
 
     def test_truncate(self):
-        cache = KVCache(MODEL.config)
-        forward_cached(FULL[:, :10], MODEL.weights, MODEL.config, cache)
+        cache = KVCache(MODEL)
+        forward_cached(FULL[:, :10], MODEL, cache)
         for length in (10, 4):
             cache.truncate(length)
             again = cache.copy()
-            found = forward_cached(FULL[:, length:], MODEL.weights, MODEL.config, again)
-            self.assertLessEqual(relative(found, ch04.run(MODEL, FULL)[:, length:]), BOUND)
+            found = forward_cached(FULL[:, length:], MODEL, again)
+            self.assertLessEqual(relative(found, run(MODEL, FULL)[:, length:]), BOUND)
         other = torch.tensor([[0, 0, 7]])
-        found = forward_cached(other, MODEL.weights, MODEL.config, cache)  # over what stood behind
+        found = forward_cached(other, MODEL, cache)  # over what stood behind
         whole = torch.cat([FULL[:, :4], other], dim=1)
-        self.assertLessEqual(relative(found, ch04.run(MODEL, whole)[:, 4:]), BOUND)
+        self.assertLessEqual(relative(found, run(MODEL, whole)[:, 4:]), BOUND)
         for length in (-1, 8, 2.0, True):
             with self.assertRaisesRegex(BadInput, f"cannot truncate to {length}"):
                 cache.truncate(length)
         cache.truncate(0)
-        self.assertLessEqual(relative(forward_cached(IDS, MODEL.weights, MODEL.config, cache), ch04.run(MODEL, IDS)), BOUND)
+        self.assertLessEqual(relative(forward_cached(IDS, MODEL, cache), run(MODEL, IDS)), BOUND)
 
     def test_copies_are_their_own(self):
-        cache = KVCache(MODEL.config)
-        forward_cached(FULL[:, :6], MODEL.weights, MODEL.config, cache)
+        cache = KVCache(MODEL)
+        forward_cached(FULL[:, :6], MODEL, cache)
         copy, wide = cache.copy(), cache.copy(batch=3, capacity=9)
-        forward_cached(FULL[:, 6:8], MODEL.weights, MODEL.config, copy)
+        forward_cached(FULL[:, 6:8], MODEL, copy)
         self.assertEqual((cache.length, copy.length, wide.length, wide.batch, wide.capacity), (6, 8, 6, 3, 9))
         self.assertFalse(cache.keys[..., 6:, :].any())
         endings = torch.tensor([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
-        found = forward_cached(endings, MODEL.weights, MODEL.config, wide)
+        found = forward_cached(endings, MODEL, wide)
         whole = torch.cat([FULL[:, :6].expand(3, -1), endings], dim=1)
-        self.assertLessEqual(relative(found, ch04.run(MODEL, whole)[:, 6:]), BOUND)
+        self.assertLessEqual(relative(found, run(MODEL, whole)[:, 6:]), BOUND)
         for options, words in (
             (dict(batch=0), "batch 0"),
             (dict(batch=-1), "batch -1"),
@@ -336,8 +336,8 @@ class Cache(unittest.TestCase):
             wide.copy(batch=2)
 
     def test_a_shared_prefix(self):
-        cache = KVCache(MODEL.config)
-        forward_cached(FULL[:, :6], MODEL.weights, MODEL.config, cache)
+        cache = KVCache(MODEL)
+        forward_cached(FULL[:, :6], MODEL, cache)
         for ids, shared in (
             (FULL, 6),
             (FULL[:, :6], 6),
@@ -347,13 +347,13 @@ class Cache(unittest.TestCase):
             (FULL.expand(2, -1), 0),
         ):
             self.assertEqual(cache.shared_prefix(ids), shared)
-        pair = KVCache(MODEL.config, batch=2)
+        pair = KVCache(MODEL, batch=2)
         rows = torch.tensor([[1, 2, 3], [1, 2, 4]])
-        forward_cached(rows, MODEL.weights, MODEL.config, pair)
+        forward_cached(rows, MODEL, pair)
         self.assertEqual(pair.shared_prefix(torch.tensor([[1, 2, 3, 0], [1, 0, 4, 0]])), 1)
         self.assertEqual(pair.shared_prefix(rows[:1]), 0)  # one text is no prefix of a cache of two
-        twins = KVCache(MODEL.config, batch=2)
-        forward_cached(rows[:1].expand(2, -1), MODEL.weights, MODEL.config, twins)
+        twins = KVCache(MODEL, batch=2)
+        forward_cached(rows[:1].expand(2, -1), MODEL, twins)
         self.assertEqual(twins.shared_prefix(rows[:1]), 0)
         self.assertEqual(Cached(MODEL, capacity=5).cache.capacity, 5)
         for row in ex.reuse(MODEL, FULL[:, :6], [torch.tensor([1]), torch.tensor([2, 3])]):
@@ -362,11 +362,11 @@ class Cache(unittest.TestCase):
 
     def test_if_cache_is_refused(self):
         """`cache or KVCache(...)` would throw an empty cache away, and `if cache` feed the whole text or only its last token."""
-        for cache in (KVCache(MODEL.config), Cached(MODEL).cache):
+        for cache in (KVCache(MODEL), Cached(MODEL).cache):
             with self.assertRaisesRegex(TypeError, "ambiguous"):
                 bool(cache)
         with self.assertRaises(TypeError):
-            KVCache(MODEL.config) or None
+            KVCache(MODEL) or None
 
 
 class Loop(unittest.TestCase):
@@ -411,7 +411,7 @@ class Loop(unittest.TestCase):
     def test_a_cache_made_in_the_loop_can_be_used_outside(self):
         cached, copies = Cached(MODEL), []
         generate([[7]], MODEL, 5, end=None, forward=cached, on_token=lambda *_: copies.append(cached.cache.copy()))
-        forward_cached(FULL[:, :2], MODEL.weights, MODEL.config, copies[2])
+        forward_cached(FULL[:, :2], MODEL, copies[2])
         self.assertEqual(copies[2].length, 5)
 
     def test_an_interrupted_step_does_no_harm(self):
@@ -474,9 +474,9 @@ class Failures(unittest.TestCase):
             with mock.patch.object(ex, "wrong", lambda *_, right=right: right):
                 self.assertIsNone(ex.guard(MODEL, name, FULL, 6, 9), name)
         for past, new in ((0, 1), (0, 5), (3, 1), (3, 4)):
-            cache = KVCache(MODEL.config)
+            cache = KVCache(MODEL)
             if past:
-                forward_cached(FULL[:, :past], MODEL.weights, MODEL.config, cache)
+                forward_cached(FULL[:, :past], MODEL, cache)
             ids = FULL[:, past : past + new]
             ex.guarded(ids, MODEL.config, cache, kv_cache.positions(past, new), kv_cache.mask_after(past, new))
             if new > 1:
@@ -488,7 +488,7 @@ class Failures(unittest.TestCase):
         ids = ex.some_ids(model, 12)
         right = generate(ids, model, 20, end=None).sequence()
         zero = ex.failure_text(model, "position always 0", ids, 20, 24)
-        self.assertNotEqual(zero, ex.decode(right, model.tokenizer))
+        self.assertNotEqual(zero, ex.decode(right, model))
         self.assertIsInstance(ex.failure_text(MODEL, "ring buffer", FULL[:, :6], 9, 9), str)
 
 
@@ -558,7 +558,7 @@ class Cost(unittest.TestCase):
         self.assertAlmostEqual(rates["over_floor"], rates["ours_per_s"] / rates["floor_per_s"])
         self.assertAlmostEqual(rates["over_library"], rates["ours_per_s"] / rates["library_per_s"])
         for of in (config(), config(tie_word_embeddings=False)):
-            flops = sum(2 * w.numel() for w in ex.matrices(Artefact(of, weights(of), None, {})))
+            flops = sum(2 * w.numel() for w in ex.matrices(Model(of, weights(of))))
             counted = gpt2.flops_per_token(of, 1)
             self.assertEqual(flops, counted["total"] - counted["attention_scores_and_values"])
 

@@ -11,9 +11,8 @@ from unittest import mock
 import torch
 
 from examples.ch01.command import BadInput, parse_json
-from examples.ch02.artefact import Artefact, load
+from examples.ch02.model import Model, load
 from examples.ch03.tokens import decode
-from examples.ch04 import experiments as ch04
 from examples.ch05.generate import generate
 from examples.ch14 import ablation_plots, ablations, families, variants
 from examples.ch14 import llama_from_scratch as llama
@@ -25,7 +24,7 @@ from tests.test_ch14_llama import IDS
 from tests.test_ch14_llama import model as tiny_llama
 
 LLAMA = tiny_llama()
-GPT2 = Artefact(gpt2_config(), weights(), None, {})
+GPT2 = Model(gpt2_config(), weights())
 EMBEDDED = load()
 MIXED = IDS[:, [5, 2, 0, 6, 1, 4, 3, 7]]  # the same tokens, the last where it was
 
@@ -97,7 +96,7 @@ class Changes(unittest.TestCase):
         own = families.of(LLAMA)[0]
 
         def of(**changes):
-            return names(Artefact(replace(own, **changes), {}, None, {}))
+            return names(Model(replace(own, **changes), {}))
 
         self.assertNotIn("no attention scale", of(score_scale=1.0))
         self.assertNotIn("layer norm", of(unit_gain=True))
@@ -209,7 +208,7 @@ class Measuring(unittest.TestCase):
             torch.testing.assert_close(nats, wanted, atol=1e-4, rtol=0)  # a batch of one row and of two round differently
             self.assertEqual(nats.dtype, torch.float64)
             self.assertGreater((best == found.argmax(-1)).float().mean(), 0.99)
-        oracle = ch04.run(EMBEDDED, self.windows[:1, :-1])
+        oracle = run(EMBEDDED, self.windows[:1, :-1])
         loss = torch.nn.functional.cross_entropy(oracle[0].double(), self.windows[0, 1:]).item()
         self.assertAlmostEqual(self.rows[0]["mean_loss"], loss, places=4)
 
@@ -241,7 +240,7 @@ class Measuring(unittest.TestCase):
 
     def test_the_text(self):
         own = generate(ablations.prompt(EMBEDDED), EMBEDDED, 6, end=None).sequence()
-        self.assertEqual(self.rows[0]["text"], decode(own, EMBEDDED.tokenizer))
+        self.assertEqual(self.rows[0]["text"], decode(own, EMBEDDED))
         c, causal = ablated(EMBEDDED, "no causal mask")
         found, text = ablations.greedy(EMBEDDED, families.of(EMBEDDED)[1], c, causal, 6), ablations.prompt(EMBEDDED)
         for id in found:
@@ -381,7 +380,7 @@ class SmolLM2(unittest.TestCase):
         self.assertLess(abs(found["layer norm"].mean() - own.mean()), 0.3)
         c, causal = ablated(self.model, ablations.UNTOUCHED)
         ids = ablations.greedy(self.model, families.of(self.model)[1], c, causal, 2)
-        self.assertEqual(decode(ids, self.model.tokenizer), " Paris.")
+        self.assertEqual(decode(ids, self.model), " Paris.")
 
 
 if __name__ == "__main__":

@@ -393,7 +393,7 @@ class Flops(Checks):
         self.assertEqual([n // (32 * 4 * 4096) for n in at], [4095, 4096, 4096, 4096])
 
     def test_a_decode_step_beside_the_counter(self):  # C35: the 8th token of L
-        cache = KVCache.of(MODEL, 1, 8)
+        cache = KVCache(MODEL, 1, 8)
         llama.stream_cached(support.IDS[:, :7], MODEL.weights, MODEL.config, cache)
 
         def step():

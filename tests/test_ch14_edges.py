@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from examples.ch01.command import BadInput
-from examples.ch02.artefact import load
 from examples.ch02.llama import Rope
+from examples.ch02.model import load
 from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch14 import ablations, configs, families, peers, serving, variants
@@ -384,7 +384,6 @@ class Measurements(unittest.TestCase):
 
 
 def llama_config():
-    from examples.ch02.llama import LlamaConfig
 
     return LlamaConfig(53, 24, 40, 2, 4, 64, 2, 6)
 

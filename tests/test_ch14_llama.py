@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from examples.ch01.command import BadInput
-from examples.ch02 import artefact
-from examples.ch02.artefact import Artefact, config_from, load, tensor_shapes
-from examples.ch02.llama import LlamaConfig, Rope
+from examples.ch02 import model as ch02
+from examples.ch02.config import Rope
+from examples.ch02.model import Model, config_from, load, tensor_shapes
 from examples.ch03 import tokens
 from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
+from examples.ch04.library import library_model, library_trace
 from examples.ch05 import generate as generation
 from examples.ch05.generate import generate
 from examples.ch10 import kv_cache
 from examples.ch10.kv_cache import KVCache
 from examples.ch14 import llama_from_scratch as llama
-from examples.ch14.library import library_model, library_trace
 from tests.support import FolderCase, call, det
 
 L = {
@@ -46,7 +46,7 @@ def config(**changes):
 
 def model(**changes):
     of = config(**changes)
-    return Artefact(of, {name: det(name, shape) for name, shape in tensor_shapes(of).items()}, None, {})
+    return Model(of, {name: det(name, shape) for name, shape in tensor_shapes(of).items()})
 
 
 MODEL = model()
@@ -73,15 +73,15 @@ class Forward(unittest.TestCase):
 
     def test_as_transformers_at_the_edges(self):
         for ids in (IDS[:, :1], IDS[:, :2], IDS, FULL[:, :63], FULL, torch.cat([IDS, IDS.flip(1), IDS * 0 + 7])):
-            found = ch04.agreement(ch04.run(MODEL, ids), LIBRARY(ids, use_cache=False).logits.detach())
+            found = ch04.agreement(run(MODEL, ids), LIBRARY(ids, use_cache=False).logits.detach())
             self.assertLessEqual(found["relative_difference"], BOUND)
             self.assertEqual(found["same_argmax"], found["positions"])
         with self.assertRaisesRegex(BadInput, "65 tokens are more than n_positions 64"):
-            ch04.run(MODEL, torch.zeros(1, 65, dtype=torch.int64))
+            run(MODEL, torch.zeros(1, 65, dtype=torch.int64))
 
     def test_layer_by_layer(self):
         ours = {}
-        ch04.run(MODEL, FULL, trace=lambda point, layer, x: ours.setdefault((point, layer), x))
+        run(MODEL, FULL, trace=lambda point, layer, x: ours.setdefault((point, layer), x))
         theirs = library_trace(LIBRARY, FULL)
         self.assertEqual(len(theirs), 1 + 10 * 2 + 2)
         for key, right in theirs.items():
@@ -105,18 +105,18 @@ class Forward(unittest.TestCase):
         ):
             one = model(**changes)
             theirs = library_model(one)(FULL, use_cache=False).logits.detach()
-            self.assertLessEqual(ch04.agreement(ch04.run(one, FULL), theirs)["relative_difference"], BOUND, changes)
+            self.assertLessEqual(ch04.agreement(run(one, FULL), theirs)["relative_difference"], BOUND, changes)
 
     def test_float64_and_half(self):
-        exact = ch04.with_dtype(MODEL, torch.float64)
-        reference = ch04.run(exact, FULL)
+        exact = MODEL.to(dtype=torch.float64)
+        reference = run(exact, FULL)
         theirs = library_model(MODEL, torch.float64)(FULL, use_cache=False).logits.detach()
         self.assertLessEqual(
             ch04.agreement(reference, theirs)["relative_difference"], 1e-6
         )  # its norms, softmax and angles stay float32
-        self.assertLessEqual(ch04.agreement(ch04.run(MODEL, FULL), reference)["relative_difference"], BOUND)
+        self.assertLessEqual(ch04.agreement(run(MODEL, FULL), reference)["relative_difference"], BOUND)
         for dtype, bound in ((torch.bfloat16, 0.05), (torch.float16, 0.01)):
-            found = ch04.run(ch04.with_dtype(MODEL, dtype), FULL)
+            found = run(MODEL.to(dtype=dtype), FULL)
             self.assertEqual(found.dtype, dtype)
             self.assertLessEqual(ch04.agreement(found.double(), reference)["relative_difference"], bound)
 
@@ -269,18 +269,18 @@ class Loading(FolderCase):
             self.assertEqual(list(loaded.weights), list(tensor_shapes(MODEL.config)))
             self.assertEqual((loaded.config, loaded.manifest["model_type"]), (MODEL.config, "llama"))
             self.assertEqual(loaded.manifest["parameters"], 1560)
-            self.assertTrue(torch.equal(ch04.run(loaded, IDS), ch04.run(MODEL, IDS)))
+            self.assertTrue(torch.equal(run(loaded, IDS), run(MODEL, IDS)))
 
     def test_as_transformers_writes_it(self):
         library_model(MODEL).save_pretrained(self.folder / "theirs")
         loaded = load(self.folder / "theirs")
         self.assertEqual(loaded.config.rope, MODEL.config.rope)
-        torch.testing.assert_close(ch04.run(loaded, IDS), ch04.run(MODEL, IDS), rtol=0, atol=0)
+        torch.testing.assert_close(run(loaded, IDS), run(MODEL, IDS), rtol=0, atol=0)
 
     def test_tied_and_untied(self):
         tied = model(tie_word_embeddings=True)
         values = L | {"tie_word_embeddings": True}
-        self.assertTrue(torch.equal(ch04.run(load(self.folder_of(tied, values)), IDS), ch04.run(tied, IDS)))
+        self.assertTrue(torch.equal(run(load(self.folder_of(tied, values)), IDS), run(tied, IDS)))
         copy = {"lm_head.weight": tied.weights["model.embed_tokens.weight"].clone()}
         self.assertEqual(load(self.folder_of(tied, values, extra=copy)).manifest["head"], "tied, with a copy in the file")
         with self.assertRaisesRegex(BadInput, "lm_head.weight differs from model.embed_tokens.weight"):
@@ -299,7 +299,7 @@ class Loading(FolderCase):
 
     def test_a_llama_is_not_written(self):
         with self.assertRaisesRegex(BadInput, "writing a model folder takes a gpt2, and this model is a llama"):
-            artefact.save(MODEL, self.folder / "x")
+            ch02.save(MODEL, self.folder / "x")
 
     def test_counts(self):
         self.assertEqual(sum(w.numel() for w in MODEL.weights.values()), 1560)
@@ -318,7 +318,7 @@ class Elsewhere(FolderCase):
         (self.folder / "config.json").write_text(json.dumps(L))
 
     def test_the_manifest_and_the_loop(self):
-        status, out, err = call(artefact.main, "--model", self.folder)
+        status, out, err = call(ch02.main, "--model", self.folder)
         self.assertEqual((status, err), (0, ""))
         self.assertIn("a llama with 1,560 parameters, head untied", out)
         order = ["--model", self.folder, "--tokens", "8", "--temperature", "0", "--json"]
@@ -337,7 +337,7 @@ class Elsewhere(FolderCase):
         ):
             self.assertBad(main, argv, "takes a gpt2, and this model is a llama")
         with self.assertRaisesRegex(BadInput, "takes a gpt2"):
-            kv_cache.forward_cached(IDS, MODEL.weights, MODEL.config, KVCache.of(MODEL))
+            kv_cache.forward_cached(IDS, MODEL, KVCache(MODEL))
 
 
 class Compare(FolderCase):
@@ -384,16 +384,16 @@ class Cache(unittest.TestCase):
     def test_any_split(self, data):
         batch, tokens = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 64))
         ids = FULL[:, :tokens].roll(batch, 1).expand(batch, -1)
-        cache, logits, start = KVCache.of(MODEL, batch), [], 0
+        cache, logits, start = KVCache(MODEL, batch), [], 0
         while start < tokens:
             size = data.draw(st.integers(1, tokens - start))
-            logits.append(llama.forward_cached(ids[:, start : start + size], MODEL.weights, MODEL.config, cache))
+            logits.append(llama.forward_cached(ids[:, start : start + size], MODEL, cache))
             start += size
-        found = ch04.agreement(torch.cat(logits, 1), ch04.run(MODEL, ids))
+        found = ch04.agreement(torch.cat(logits, 1), run(MODEL, ids))
         self.assertLessEqual(found["relative_difference"], BOUND)
 
     def test_bytes_are_those_of_kv_heads(self):  # C39
-        cache = KVCache(MODEL.config, capacity=8)
+        cache = KVCache(MODEL, capacity=8)
         self.assertEqual((cache.nbytes, tuple(cache.keys.shape)), (1024, (2, 1, 2, 8, 4)))
 
     def test_generation(self):  # C45
@@ -406,12 +406,12 @@ class Cache(unittest.TestCase):
         self.assertEqual(batch.ids.tolist(), [[3, 2, 0, 0, 0, 0, 0, 0], [7] * 8])
 
     def test_bad_input(self):
-        cache = KVCache.of(MODEL, capacity=4)
+        cache = KVCache(MODEL, capacity=4)
         with self.assertRaisesRegex(BadInput, "5 more do not fit"):
-            llama.forward_cached(FULL[:, :5], MODEL.weights, MODEL.config, cache)
-        half = KVCache(MODEL.config, dtype=torch.bfloat16)
+            llama.forward_cached(FULL[:, :5], MODEL, cache)
+        half = KVCache(MODEL, dtype=torch.bfloat16)
         with self.assertRaisesRegex(BadInput, "the cache is torch.bfloat16"):
-            llama.forward_cached(FULL[:, :5], MODEL.weights, MODEL.config, half)
+            llama.forward_cached(FULL[:, :5], MODEL, half)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from examples.ch01.command import BadInput
-from examples.ch02 import artefact
-from examples.ch02.artefact import load
+from examples.ch02 import model as ch02
+from examples.ch02.model import load
 from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch05.experiments import library_greedy
@@ -55,7 +55,7 @@ def off(name, choices=None, weights=None, tokens=ex.LENGTH, batch=2):
 class Agreement(unittest.TestCase):
     def test_every_family_is_there(self):
         self.assertEqual({kind for kind, _ in CASES.values()}, set(families.READERS))
-        self.assertEqual(set(families.READERS), set(artefact.FAMILIES))
+        self.assertEqual(set(families.READERS), set(ch02.FAMILIES))
 
     def test_logits_points_argmax_and_mask(self):
         for name, (kind, changes) in CASES.items():
@@ -116,10 +116,10 @@ class Agreement(unittest.TestCase):
                 variants.forward(torch.full((1, 2), 53), w, c)
 
     def test_it_is_the_oracle(self):
-        model = artefact.Artefact(config(), weights(), None, {})
+        model = ch02.Model(config(), weights())
         for one in (model, MODEL):
             c, w = families.of(one)
-            self.assertLessEqual(ch04.agreement(variants.forward(IDS, w, c), ch04.run(one, IDS))["relative_difference"], 1e-6)
+            self.assertLessEqual(ch04.agreement(variants.forward(IDS, w, c), run(one, IDS))["relative_difference"], 1e-6)
 
     def test_traced_points_are_those_of_chapter_4(self):
         for name in ("gpt2", "openai-gpt", "gemma2", "mixtral", "deepseek_v3"):
@@ -487,7 +487,7 @@ class Cache(unittest.TestCase):
     def test_greedy_text_is_the_library_s(self):
         for name in ("gpt_bigcode", "mistral", "gemma3_text", "mixtral", "deepseek_v3", "qwen3"):
             library, c, w = case(name)
-            model = artefact.Artefact(c, w, None, {})
+            model = ch02.Model(c, w)
             ids = ex.some_ids(c, 9)
             ours = generate(ids, model, 16, end=None, forward=variant_cache.Cached(c, w)).sequence()
             self.assertEqual(ours, generate(ids, model, 16, end=None).sequence(), name)
@@ -533,7 +533,7 @@ class Positions(unittest.TestCase):
             self.assertEqual(found["relative_difference"] > 1e-3, moves, (name, found["relative_difference"]))
 
     def test_prefix_keys(self):
-        one = artefact.Artefact(case("llama")[1], case("llama")[2], None, {})
+        one = ch02.Model(case("llama")[1], case("llama")[2])
         ids, before = ex.some_ids(one.config, 8), ex.some_ids(one.config, 5, seed=3)
         rows = ex.prefix_keys(one, before, ids)
         self.assertLess(rows[0]["keys"], 1e-5)

@@ -119,7 +119,7 @@ class Rerunning(EvidenceCase):
         self.assertEqual(after["ch98.one"]["values"], {"n": 2})
 
     def test_another_model_stands_beside(self):
-        from examples.ch02.artefact import EMBEDDED
+        from examples.ch02.model import EMBEDDED
 
         self.update(TINY)
         before = evidence.read_results(self.path)

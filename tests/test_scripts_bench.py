@@ -3,11 +3,11 @@
 import unittest
 from unittest import mock
 
-from examples.ch02 import artefact
+from examples.ch02 import model as ch02
 from scripts import bench
 from tests.support import FolderCase, call, config, start, weights, write_folder
 
-MODEL = artefact.Artefact(config(), weights(), None, {})
+MODEL = ch02.Model(config(), weights())
 
 
 class Turns(unittest.TestCase):

@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 import torch
 
-from examples.ch02 import artefact
+from examples.ch02 import model as ch02
 from examples.ch04.gpt2_from_scratch import forward
 from scripts import ngrams
 from scripts import train_embedded_model as training
@@ -258,9 +258,9 @@ class EmbeddedModel(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.folder = artefact.EMBEDDED
+        cls.folder = ch02.EMBEDDED
         cls.log = json.loads((cls.folder / "training_log.json").read_text())
-        cls.model = artefact.load()
+        cls.model = ch02.load()
 
     def test_size(self):
         self.assertLess((self.folder / "model.safetensors").stat().st_size, 16_000_000)

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from examples.ch01.command import BadInput
-from examples.ch02 import llama
+from examples.ch02.families import read_config
+from examples.ch02.layout import weight_shapes
 
 NAMES = {  # GGUF's names within a layer, blk.N.NAME
     "attn_norm": "input_layernorm",
@@ -24,10 +25,14 @@ NAMES = {  # GGUF's names within a layer, blk.N.NAME
 }
 OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 AGAIN = "fetch it again"
+WITHOUT_EFFECT = {  # fields llama.NAME that say nothing which the tensors' shapes do not, or nothing that matters
+    *("vocab_size", "attention.value_length", "rope.scaling.original_context_length", "rope.scaling.finetuned"),
+    *("tensor_data_layout", "rope.scaling.factor"),
+}
 
 
 def read(path):
-    """(LlamaConfig, {name: float32 tensor} by Hugging Face's names, tokenizer or None, facts) of the GGUF file at `path`.
+    """(Config, {name: float32 tensor} by Hugging Face's names, tokenizer or None, facts) of the GGUF file at `path`.
 
     facts: {tensors: rows for the manifest, eos_token_id}. Raises BadInput, in one line, for a file that is cut off or no GGUF,
     another architecture, a quantisation that cannot be undone, or a rope that the file scales in a way not known here.
@@ -50,7 +55,7 @@ def read(path):
     if fields.get("general.architecture") != "llama":
         raise BadInput(f"{path}: the architecture is {fields.get('general.architecture')!r}; only 'llama' is read from GGUF here")
     config = config_of(fields, stored, path)
-    shapes, weights, rows = llama.tensor_shapes(config), {}, []
+    shapes, weights, rows = weight_shapes(config), {}, []
     for name, tensor in stored.items():
         ours = hugging_face_name(name)
         if ours not in shapes:
@@ -92,9 +97,12 @@ def hugging_face_name(name):
 
 
 def config_of(fields, stored, path):
-    """The LlamaConfig that a file's fields and tensors say. A file without an output head has a tied one."""
+    """The Config that a file's fields and tensors say. A file without an output head has a tied one."""
+
+    seen = set(WITHOUT_EFFECT)
 
     def field(name, default=None):
+        seen.add(name)
         value = fields.get(f"llama.{name}", default)
         if value is None:
             raise BadInput(f"{path} lacks llama.{name}; {AGAIN}")
@@ -102,7 +110,7 @@ def config_of(fields, stored, path):
 
     if "token_embd.weight" not in stored:
         raise BadInput(f"{path} lacks token_embd.weight; {AGAIN}")
-    kind = fields.get("llama.rope.scaling.type", "none")
+    kind = field("rope.scaling.type", "none")
     if kind not in ("none", "linear") or "rope_freqs.weight" in stored:
         what = "rope_freqs.weight" if "rope_freqs.weight" in stored else repr(kind)
         raise BadInput(f"{path}: the rope is scaled by {what}, which is not known here; known are 'none' and 'linear'")
@@ -122,11 +130,14 @@ def config_of(fields, stored, path):
         "attention_bias": "blk.0.attn_q.bias" in stored,
     }
     if "llama.attention.key_length" in fields:
-        values["head_dim"] = fields["llama.attention.key_length"]
-    config = llama.config_from(values, path)
-    turned = fields.get("llama.rope.dimension_count", config.head_width)
+        values["head_dim"] = field("attention.key_length")
+    config = read_config({"model_type": "llama", **values}, path)
+    turned = field("rope.dimension_count", config.head_width)
     if turned != config.head_width:
         raise BadInput(f"{path}: the rope turns {turned} of {config.head_width} numbers of a head, which is not known here")
+    for name, value in fields.items():
+        if name.startswith("llama.") and name.removeprefix("llama.") not in seen and value:
+            raise BadInput(f"{path}: {name} {repr(value)[:40]} may change the computation, and is not known here; use another file")
     return config
 
 

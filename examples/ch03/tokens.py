@@ -17,40 +17,49 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 
 from examples.ch01.command import BadInput, Parser, command, dump_json, table
-from examples.ch02 import artefact
+from examples.ch02.config import Config, GPT2Config
+from examples.ch02.layout import embedding_name, tensor_shapes
+from examples.ch02.model import Model, load, load_config
 
 TEXT = "Good night, good night! parting is such sweet sorrow"
 
 
-def encode(text, tokenizer):
-    """ids [1, T] of `text`, with no special tokens added. Raises BadInput without a tokenizer, or for text of no tokens."""
-    if tokenizer is None:
+def encode(text: str, model: Model) -> torch.Tensor:
+    """ids [1, T] of `text` by the model's tokenizer, on its device, with no special tokens added.
+
+    Raises BadInput for a model without a tokenizer, or for text of no tokens.
+    """
+    if model.tokenizer is None:
         raise BadInput("this model has no tokenizer, so it takes no text (random weights have none); take another --model")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
         raise BadInput("the text is not valid UTF-8; give it in that encoding") from None
     try:
-        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        ids = model.tokenizer.encode(text, add_special_tokens=False).ids
     except Exception as error:  # the library raises plain Exception, for a word that it does not know say
         raise BadInput(f"this model's tokenizer cannot encode the text ({error}); give another text") from None
     if not ids:
         problem = "gives the tokenizer nothing to encode" if text else "is empty"
         raise BadInput(f"the text {problem}, and a model needs at least one token; give some text")
-    return torch.tensor([ids])
+    return torch.tensor([ids], device=model.device)
 
 
-def decode(ids, tokenizer):
-    """The text of `ids` [T] (a tensor or a list), special tokens included; bytes that are no UTF-8 become U+FFFD."""
-    ids = ids.tolist() if isinstance(ids, torch.Tensor) else list(ids)
-    return tokenizer.decode(ids, skip_special_tokens=False)
+def decode(ids: torch.Tensor | list[int], model: Model) -> str:
+    """The text of `ids` [T], a tensor or a list, or of one id; special tokens included. Bytes that are no UTF-8 become U+FFFD.
+
+    Raises BadInput for a model without a tokenizer.
+    """
+    if model.tokenizer is None:
+        raise BadInput("this model has no tokenizer, so its ids are no text (random weights have none); take another --model")
+    ids = ids.flatten().tolist() if isinstance(ids, torch.Tensor) else list(ids)
+    return model.tokenizer.decode(ids, skip_special_tokens=False)
 
 
-def embedding_share(config):
+def embedding_share(config: GPT2Config | Config) -> tuple[int, int]:
     """(parameters of the token embedding table, V times d; parameters of the model): a tied head is in it already."""
-    shapes = artefact.tensor_shapes(config)
-    counts = {name: math.prod(shape) for name, shape in shapes.items()}
-    return counts[artefact.family_of(config).embedding], sum(counts.values())
+    counts = {name: math.prod(shape) for name, shape in tensor_shapes(config).items()}
+    return counts[embedding_name(config)], sum(counts.values())
 
 
 def options():
@@ -64,17 +73,17 @@ def options():
 def main(argv=None):
     """Print ids, pieces and the rows they select."""
     args = options().parse_args(argv)
-    model = artefact.load(args.model, dtype=None)
-    ids = encode(args.text, model.tokenizer)  # [1, T]
-    rows = model.weights[artefact.family_of(model.config).embedding][ids[0]].float()  # [T, d]
+    model = load(args.model, dtype=None)
+    ids = encode(args.text, model)  # [1, T]
+    rows = model.token_table[ids[0]].float()  # [T, d]
     embedding, total = embedding_share(model.config)
-    gpt2_embedding, gpt2_total = embedding_share(artefact.PUBLISHED["gpt2"])
+    gpt2_embedding, gpt2_total = embedding_share(load_config("gpt2"))
     value = {
         "text": args.text,
         "ids": ids[0].tolist(),
-        "pieces": [decode([i], model.tokenizer) for i in ids[0].tolist()],
+        "pieces": [decode([i], model) for i in ids[0].tolist()],
         "rows": [{"first": r[:4].tolist(), "norm": r.norm().item()} for r in rows],
-        "decoded": decode(ids[0], model.tokenizer),
+        "decoded": decode(ids[0], model),
         "vocab_size": model.config.vocab_size,
         "embedding_parameters": embedding,
         "parameters": total,

@@ -9,10 +9,13 @@ import torch
 from tqdm import tqdm
 
 from examples.ch01.command import BadInput, Parser, number_list, show, table, whole_number
-from examples.ch02.artefact import family_of, load, load_config, require, tensor_shapes
+from examples.ch02.layout import tensor_shapes
+from examples.ch02.model import load, load_config, require
+from examples.ch03.tokens import decode, encode
 from examples.ch04 import experiments as ex
 from examples.ch04 import plots
 from examples.ch04.gpt2_from_scratch import flops_per_pass, flops_per_token, parameter_count, tensor_table
+from examples.ch04.library import ROUNDED_IN_FLOAT64, library_model
 
 CONTEXTS = (16, 128, 512, 1024)
 
@@ -99,12 +102,7 @@ def _load(args):
         raise BadInput("--device cuda: torch sees no such device here; leave it out")
     model = load(args.model, dtype=ex.DTYPES[args.dtype], seed=args.seed)
     ex.check_finite(model, args.model)
-    return _to(model, args.device)
-
-
-def _to(model, device):
-    weights = {name: w.to(device) for name, w in model.weights.items()}
-    return ex.replace(model, weights=weights)
+    return model.to(device=args.device)
 
 
 def _piece(piece):
@@ -113,7 +111,7 @@ def _piece(piece):
 
 def _prompt(model, args, tokens):
     """ids [1, T] of the text that was given, whole; without one, `tokens` of the chapter's own."""
-    return ex.default_ids(model, tokens, args.seed) if args.prompt is None else ex.text_ids(model, args.prompt)
+    return ex.default_ids(model, tokens, args.seed) if args.prompt is None else encode(args.prompt, model)
 
 
 def _about(args, **more):
@@ -133,7 +131,7 @@ def _threads(args):
 
 
 def _text(model, ids):
-    return repr(ex.decode(ids[0], model.tokenizer)) if model.tokenizer else f"random ids {ids[0].tolist()}"
+    return repr(decode(ids[0], model)) if model.tokenizer else f"random ids {ids[0].tolist()}"
 
 
 # ------------------------------------------------------------------------------------------------------------------- tour
@@ -141,8 +139,8 @@ def _text(model, ids):
 
 def tour(args):
     model = _load(args)
-    ids = ex.text_ids(model, ex.PREDICT) if args.prompt is None and model.tokenizer else _prompt(model, args, 10)
-    library = ex.library_side(model).library_model(model, ex.DTYPES[args.dtype], args.device)
+    ids = encode(ex.PREDICT, model) if args.prompt is None and model.tokenizer else _prompt(model, args, 10)
+    library = library_model(model, ex.DTYPES[args.dtype], args.device)
     found = ex.agreement(ex.run(model, ids), library(ids, use_cache=False).logits.detach())
     best = ex.next_tokens(model, ids)
     last = ex.change_last(model, ids)[0]
@@ -153,7 +151,7 @@ def tour(args):
         args, ids=ids[0].tolist(), next_tokens=best, agreement=found, mask_change_earlier=earlier, mask_change_last=last[-1]
     )
     lines = [
-        f"The model: {args.model}, a {family_of(config).name} of {config.n_layer} layers, width {config.n_embd}, {config.n_head} "
+        f"The model: {args.model}, a {config.model_type} of {config.n_layer} layers, width {config.n_embd}, {config.n_head} "
         f"heads{fewer}, {model.manifest['parameters']:,} parameters.",
         f"The prompt: {_text(model, ids)}, {ids.shape[1]} tokens.",
         "",
@@ -284,7 +282,7 @@ def shapes(args):
     scores = next(r for r in rows if r["point"] == "scores")
     note = (
         f"With T^2 grow the scores and A, h T^2 numbers of 4 bytes each, {scores['bytes']:,} bytes "
-        f"({scores['bytes'] / 1e6:.1f} MB) a layer and text for either at T = {tokens:,}, and the mask, T^2 booleans once for all."
+        f"({scores['bytes'] / 1e6:.1f} MB) a layer and text for either at T = {tokens:,}, and the mask, T^2 numbers once for all."
     )
     head += f"; one sequence of {tokens:,} tokens in float32"
     return value, "\n".join([head, "", table(["tensor", "how many, shape", "bytes of one", "grows with"], lines), "", note])
@@ -295,7 +293,7 @@ def shapes(args):
 
 def compare(args):
     model = _load(args)
-    library = ex.library_side(model).library_model(model, ex.DTYPES[args.dtype], args.device)
+    library = library_model(model, ex.DTYPES[args.dtype], args.device)
     texts = ex.PROMPTS if args.prompt is None else (args.prompt,)
     batches = ex.prompt_batches(model, texts, args.seed)
     prompts = ex.compare_prompts(model, library, texts, args.seed)
@@ -321,7 +319,7 @@ def compare(args):
         point_rows.append(
             [point, len(found), f"{r['largest_difference']:.1e}", where, f"{max(f['largest_value'] for f in found):.3g}"]
         )
-    rounded = getattr(ex.library_side(model), "ROUNDED_IN_FLOAT64", None)
+    rounded = ROUNDED_IN_FLOAT64.get(model.config.model_type)
     note = f"transformers computes {rounded} in float32 whatever the dtype, so its float64 is no reference."
     text = [
         f"{args.model} in {args.dtype}: our pass beside transformers' (eager), {_threads(args)}",

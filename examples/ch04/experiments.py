@@ -1,9 +1,10 @@
 """The measurements of chapter 4, each a function that returns plain values: no printing, no files, no global state.
 
-`model` is always a chapter 2 `Artefact`, whose weights decide dtype and device.
+`model` is always a chapter 2 `Model`, whose weights decide dtype and device.
 """
 
 import math
+import re
 import statistics
 import time
 from dataclasses import replace
@@ -11,10 +12,12 @@ from dataclasses import replace
 import torch
 
 from examples.ch01.command import BadInput
-from examples.ch02.artefact import family_of, require
+from examples.ch02.families import program
+from examples.ch02.model import require, run
 from examples.ch03.tokens import decode, encode
 from examples.ch04 import gpt2_from_scratch as gpt2
-from examples.ch04.gpt2_from_scratch import LAYER_POINTS
+from examples.ch04.gpt2_from_scratch import LAYER_POINTS, Trace, causal_mask, no_trace
+from examples.ch04.library import library_model, library_trace, refuses_float64
 
 # Each of 5 to 18 tokens with the embedded tokenizer and with GPT-2's own.
 PROMPTS = (
@@ -38,31 +41,11 @@ HALF_WORK = 4e9  # tokens times parameters: 1,100 tokens of the embedded model, 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-def with_dtype(model, dtype):
-    """`model` with its weights in `dtype`."""
-    return replace(model, weights={name: w.to(dtype) for name, w in model.weights.items()})
-
-
 def random_ids(model, tokens, batch=1, seed=0):
     """Uniform ids [batch, tokens] of the model's vocabulary, from `seed`, on its device."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(model.config.vocab_size, (batch, tokens), generator=generator)
-    return ids.to(device_of(model))
-
-
-def dtype_of(model):
-    """The dtype that the weights are in."""
-    return next(iter(model.weights.values())).dtype
-
-
-def device_of(model):
-    """The device that the weights are on."""
-    return next(iter(model.weights.values())).device
-
-
-def text_ids(model, text):
-    """ids [1, T] of `text`, on the model's device."""
-    return encode(text, model.tokenizer).to(device_of(model))
+    return ids.to(model.device)
 
 
 def default_ids(model, tokens, seed=0):
@@ -73,7 +56,7 @@ def default_ids(model, tokens, seed=0):
     tokens = min(tokens, model.config.n_positions)
     if model.tokenizer is None:
         return random_ids(model, tokens, seed=seed)
-    return text_ids(model, LONG)[:, :tokens]
+    return encode(LONG, model)[:, :tokens]
 
 
 def largest(tensor):
@@ -95,27 +78,6 @@ def check_finite(model, source):
             raise BadInput(f"{source}: {name} holds NaN or infinity in {dtype}; take another dtype or model")
 
 
-def program(model):
-    """The module with the forward pass and the formulas of the model's family."""
-    return family_of(model.config).forward_module()
-
-
-def library_side(model):
-    """The module with the model's family in transformers: `library_model`, `library_trace`."""
-    return family_of(model.config).library_module()
-
-
-def library_refuses_float64(model):
-    """Whether transformers cannot compute this model in float64: GPT-2 with its upcast switch, and some families."""
-    families = getattr(library_side(model), "NO_FLOAT64", ())
-    return getattr(model.config, "reorder_and_upcast_attn", False) or model.config.model_type in families
-
-
-def run(model, ids, **options):
-    """The forward pass of the model's family over `ids`."""
-    return program(model).forward(ids, model.weights, model.config, **options)
-
-
 # ------------------------------------------------------------------------------------------------------------- prediction
 
 
@@ -123,7 +85,7 @@ def next_tokens(model, ids, count=5):
     """The `count` most probable next tokens after `ids` [1, T]: [{id, piece, probability}], the lower id first on a tie."""
     probabilities = torch.softmax(run(model, ids)[0, -1].double(), dim=-1)  # [V]
     order = torch.argsort(probabilities, descending=True, stable=True)[:count].tolist()
-    pieces = [decode([i], model.tokenizer) if model.tokenizer else None for i in order]
+    pieces = [decode([i], model) if model.tokenizer else None for i in order]
     return [{"id": i, "piece": p, "probability": probabilities[i].item()} for i, p in zip(order, pieces, strict=True)]
 
 
@@ -151,7 +113,7 @@ def prompt_batches(model, texts=PROMPTS, seed=0):
     """ids [1, T] of each text; without a tokenizer, random ids of PROMPT_LENGTHS in place of PROMPTS."""
     if model.tokenizer is None and texts is PROMPTS:
         return [random_ids(model, min(t, model.config.n_positions), seed=seed + i) for i, t in enumerate(PROMPT_LENGTHS)]
-    return [text_ids(model, text) for text in texts]
+    return [encode(text, model) for text in texts]
 
 
 def compare_prompts(model, library, texts=PROMPTS, seed=0):
@@ -185,8 +147,8 @@ def _agree(model, library, ids):
 def compare_layers(model, library, ids):
     """Point by point of one pass: [{point, layer, largest_difference, largest_value}], of the points that the family's trace finds
     in the library: all but the scores, of a Llama all but them and q, of the others the stream, the weights and the logits."""
-    trace, ours = library_side(model).library_trace, {}
-    run(model, ids, trace=lambda point, layer, tensor: ours.setdefault((point, layer), tensor))
+    ours = Trace()
+    run(model, ids, trace=ours)
     return [
         {
             "point": point,
@@ -194,7 +156,7 @@ def compare_layers(model, library, ids):
             "largest_difference": largest(ours[point, layer].double() - theirs.double()),
             "largest_value": largest(theirs),
         }
-        for (point, layer), theirs in trace(library, ids).items()
+        for (point, layer), theirs in library_trace(library, ids).items()
     ]
 
 
@@ -208,16 +170,16 @@ def distance_from_float64(model, batches, dtypes=tuple(DTYPES), progress=lambda:
     None where the library refuses: it takes no float64 with reorder_and_upcast_attn. Half precision is tens of times slower on a
     CPU, so there only the batches up to HALF_WORK run; `positions` says how many that were.
     """
-    exact = with_dtype(model, torch.float64)
+    exact = model.to(dtype=torch.float64)
     references = [run(exact, ids) for ids in batches]
     top = worst(largest(r) for r in references)
     size = sum(w.numel() for w in model.weights.values())
     rows = []
     for name in dtypes:
         dtype = DTYPES[name]
-        ours = with_dtype(model, dtype)
-        refused = dtype == torch.float64 and library_refuses_float64(model)
-        theirs = None if refused else library_side(model).library_model(model, dtype, device_of(model))
+        ours = model.to(dtype=dtype)
+        refused = dtype == torch.float64 and refuses_float64(model)
+        theirs = None if refused else library_model(model, dtype, model.device)
         row = {"dtype": name, "largest_logit": top, "ours": 0.0, "library": None if refused else 0.0}
         row |= {"ours_same_argmax": 0, "positions": 0}
         for ids, reference in zip(batches, references, strict=True):
@@ -248,13 +210,9 @@ def error_by_layer(model, ids):
     """
     streams = []
     for dtype in (torch.float32, torch.float64):
-        kept = []
-        run(
-            with_dtype(model, dtype),
-            ids,
-            trace=lambda p, i, x, kept=kept: kept.append(x) if p in ("embedding", "residual") else None,
-        )
-        streams.append(kept)
+        kept = Trace("embedding", "residual")
+        run(model.to(dtype=dtype), ids, trace=kept)
+        streams.append(kept.values())
     return [
         {"layer": i, "relative_error": largest(a.double() - b) / largest(b)} for i, (a, b) in enumerate(zip(*streams, strict=True))
     ]
@@ -262,7 +220,7 @@ def error_by_layer(model, ids):
 
 def error_by_length(model, lengths, seed=0):
     """How rounding grows with length: the logits in float32 beside float64, [{tokens, relative_error}]."""
-    exact, rows = with_dtype(model, torch.float64), []
+    exact, rows = model.to(dtype=torch.float64), []
     for tokens in lengths:
         ids = random_ids(model, tokens, seed=seed)
         reference = run(exact, ids)
@@ -282,13 +240,12 @@ def change_last(model, ids, **options):
     return (before - after).abs().amax(-1).tolist(), moved.tolist()
 
 
-def influence(model, ids, progress=lambda: None, forward=None, **options):
+def influence(model, ids, progress=lambda: None, forward=run, **options):
     """T rows of T: entry [i][j] is the largest change of the logits at position i when only the id at position j changes.
 
     A causal model has exact zeros where j > i. Each changed text runs by itself in the same shape as the original, since a
     row's place within a batch may choose another order of summation. forward: another pass than `run`, called alike.
     """
-    forward = forward or run
     before = forward(model, ids, **options)[0]  # [T, V]
     columns = []
     for j in range(ids.shape[1]):
@@ -309,14 +266,18 @@ def above_diagonal(matrix):
     return worst(x for i, row in enumerate(matrix) for x in row[i + 1 :])
 
 
+# The first layer's matrices that make queries, keys and values: of a GPT-2, a Llama, and of latent attention.
+FIRST_QKV = re.compile(r"h\.0\.attn\.c_attn\.weight|model\.layers\.0\.self_attn\.([qkv]|q_b|kv_b)_proj\.weight")
+
+
 def sharpened(model, factor=300.0):
     """`model` with the first layer's q, k and v weights times `factor`: visible scores far below -1e4 become common.
 
     In float32 at least, since float16 holds no such scores.
     """
-    if dtype_of(model).itemsize < 4:
-        model = with_dtype(model, torch.float32)
-    names = family_of(model.config).first_qkv
+    if model.dtype.itemsize < 4:
+        model = model.to(dtype=torch.float32)
+    names = [name for name in model.weights if FIRST_QKV.fullmatch(name)]
     return replace(model, weights=model.weights | {name: model.weights[name] * factor for name in names})
 
 
@@ -335,8 +296,16 @@ def mask_test(model, ids, progress=lambda: None):
         "influence": table,
         "largest_above_diagonal": above_diagonal(table),
         "sharpened_above_diagonal": above_diagonal(influence(sharp, ids, progress)),
-        "sharpened_above_diagonal_at_minus_1e4": above_diagonal(influence(sharp, ids, progress, masked_score=-1e4)),
+        "sharpened_above_diagonal_at_minus_1e4": above_diagonal(influence(sharp, ids, progress, masked_with_minus_1e4)),
     }
+
+
+def masked_with_minus_1e4(model, ids):
+    """Logits [1, T, V] with the mask that old programs had: a hidden score becomes -1e4. It is here to be shown wrong."""
+    T, (weights, config) = ids.shape[1], (model.weights, model.config)
+    mask = causal_mask(T, T, model.device).clamp(min=-1e4)  # [T, T]
+    x = program(model).pass_over(ids, weights, config, torch.arange(T, device=model.device), mask)  # [1, T, d]
+    return program(model).unembed(x, weights, config)
 
 
 def position_by_itself(model, seed=0):
@@ -352,16 +321,16 @@ def position_by_itself(model, seed=0):
     other = random_ids(model, 9, seed=seed + 1)
     at = 4
     other[0, at] = ids[0, at]
-    kept = []
-    for one in (ids, other):
-        run(model, one, trace=lambda point, layer, x: kept.append(x) if point == "embedding" else None)
-    x, y = kept  # each [1, T, d], the same at one position
-    mask = gpt2.causal_mask(9, 9, x.device)
+    kept = Trace("embedding"), Trace("embedding")
+    for one, trace in zip((ids, other), kept, strict=True):
+        run(model, one, trace=trace)
+    x, y = (trace["embedding", None] for trace in kept)  # each [1, T, d], the same at one position
+    mask = causal_mask(9, 9, x.device)
     parts = {
         "embedding": lambda x: x,
         "layer_norm": lambda x: gpt2.layer_norm(x, weights, "h.0.ln_1", config),
-        "feed_forward": lambda x: gpt2.mlp(x, weights, config, 0, lambda *_: None),
-        "attention": lambda x: gpt2.attention(x, weights, config, 0, mask, float("-inf"), lambda *_: None),
+        "feed_forward": lambda x: gpt2.mlp(x, weights, config, 0, no_trace),
+        "attention": lambda x: gpt2.attention(x, weights, config, 0, mask, no_trace),
     }
     return {name: torch.equal(part(x)[0, at], part(y)[0, at]) for name, part in parts.items()}
 
@@ -375,8 +344,8 @@ def residual_statistics(model, ids):
     `layer` 0 is the embedding, i the stream after the i-th layer. rms is over all positions, rms_without_first leaves position
     0 out (None at T = 1). The norms of contributions are L2 over the whole [T, d]. Computed in float64 from the traced tensors.
     """
-    kept = {}
-    run(model, ids, trace=lambda point, layer, tensor: kept.setdefault((point, layer), tensor))
+    kept = Trace()
+    run(model, ids, trace=kept)
     rows = [_stream(kept["embedding", None], 0)]
     for layer in range(model.config.n_layer):
         row = _stream(kept["residual", layer], layer + 1)
@@ -451,7 +420,7 @@ def component_times(model, tokens, runs=5, seed=0, timer=time.perf_counter, prog
     disagreement. Attention and feed-forward include adding to the stream; FLOPs are those of the full rectangle.
     """
     ids = random_ids(model, tokens, seed=seed)
-    device = device_of(model)
+    device = model.device
     traced, untraced = [], []
     for _ in range(runs + 1):
         watch = Stopwatch(device, timer)
@@ -500,7 +469,8 @@ def last_position_saving(model, tokens, runs=5, seed=0, timer=time.perf_counter,
     ids = random_ids(model, tokens, seed=seed)
 
     def last_only():
-        x = program(model).residual_stream(ids, model.weights, model.config)  # [1, T, d]
+        at, mask = torch.arange(tokens, device=model.device), causal_mask(tokens, tokens, model.device)
+        x = program(model).pass_over(ids, model.weights, model.config, at, mask)  # [1, T, d]
         return program(model).unembed(x[:, -1:], model.weights, model.config)  # [1, 1, V]
 
     times = {"all": [], "last": []}

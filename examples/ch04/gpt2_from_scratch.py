@@ -19,46 +19,53 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
+from torch import Tensor
 
 from examples.ch01.command import BadInput, command
+from examples.ch02.config import GPT2Config
 
 # -------------------------------------------------------------------------------------------------------- the forward pass
 # Everything done in place is done to a tensor made on the line before it: never to an input, a weight or a traced tensor.
 
 
-def forward(ids, weights, config, causal=True, trace=None, masked_score=-math.inf):
+def forward(ids: Tensor, weights: dict, config: GPT2Config, causal: bool = True, trace=None) -> Tensor:
     """Logits [B, T, V] of `ids` [B, T]: at each position, the score of every token as the next one.
 
     weights: {name: tensor} as chapter 2 loads them; their dtype and device are those of the computation.
     causal: False lets every position see all others, to show what the mask is for.
-    trace: called as trace(point, layer, tensor) at each of POINTS, layer None outside the blocks; it may keep the tensors.
-    masked_score: what a masked score becomes; anything but minus infinity is wrong, and is there to be shown wrong.
+    trace: called as trace(point, layer, tensor) at each of POINTS, layer None outside the blocks; a `Trace`, say. It observes, and
+    may keep the tensors.
     Raises BadInput for ids that are not integers [B, T] within the vocabulary, none, or more than n_positions.
     """
-    trace = no_trace if trace is None else trace
-    x = residual_stream(ids, weights, config, causal, trace, masked_score)  # [B, T, d]
+    check_ids(ids, config)
+    T = ids.shape[1]
+    at = torch.arange(T, device=ids.device)  # [T], the positions
+    mask = causal_mask(T, T, ids.device) if causal else None
+    x = pass_over(ids, weights, config, at, mask, trace)  # [B, T, d]
     return unembed(x, weights, config, trace)  # [B, T, V]
 
 
-def residual_stream(ids, weights, config, causal=True, trace=None, masked_score=-math.inf):
-    """The stream [B, T, d] after the last layer, not yet normalised; arguments as in `forward`."""
-    check_ids(ids, config)
+def causal_mask(T: int, S: int, device="cpu") -> Tensor:
+    """[T, S] for T new positions that end a text of S: row i has 0 where it may look, at itself and the S - T + i before it, and
+    minus infinity, the score that takes the place of its own, where it may not."""
+    return torch.full((T, S), -math.inf, device=device).triu(S - T + 1)
+
+
+def pass_over(ids: Tensor, weights: dict, config: GPT2Config, at: Tensor, mask: Tensor | None, trace=None, cache=None) -> Tensor:
+    """The stream [B, T, d] after the last layer, not yet normalised, of `ids` [B, T] at positions `at` [T].
+
+    mask [T, S]: who sees whom, as `causal_mask` has it; None: everyone sees all. trace: as in `forward`. cache: chapter 10's, which
+    keeps what `new_cache` made room for, so that S positions are seen; without one S = T.
+    """
     trace = no_trace if trace is None else trace
-    T = ids.shape[1]
-    x = weights["wte.weight"][ids] + weights["wpe.weight"][:T]  # [B, T, d]
+    x = weights["wte.weight"][ids] + weights["wpe.weight"][at]  # [B, T, d]
     trace("embedding", None, x)
-    mask = causal_mask(T, T, x.device) if causal else None
     for layer in range(config.n_layer):
-        x = block(x, weights, config, layer, mask, masked_score, trace)  # [B, T, d]
+        x = block(x, weights, config, layer, mask, trace, cache)  # [B, T, d]
     return x
 
 
-def causal_mask(T, S, device="cpu"):
-    """[T, S], True where one of T new positions may not look at one of S: row i sees itself and the S - T + i before it."""
-    return torch.ones(T, S, dtype=torch.bool, device=device).triu(S - T + 1)
-
-
-def unembed(x, weights, config, trace=None):
+def unembed(x: Tensor, weights: dict, config: GPT2Config, trace=None) -> Tensor:
     """Logits [B, T, V] of the last stream x [B, T, d], or of some of its positions, x[:, -1:] say: no position needs another."""
     trace = no_trace if trace is None else trace
     x = layer_norm(x, weights, "ln_f", config)  # [B, T, d]
@@ -68,11 +75,20 @@ def unembed(x, weights, config, trace=None):
     return logits
 
 
-def block(x, weights, config, layer, mask, masked_score, trace, cache=None):
+def new_cache(config: GPT2Config, batch: int, capacity: int, **like) -> list[tuple[Tensor, Tensor]]:
+    """Room for the keys and the values of `capacity` positions, [B, h, capacity, dh] each, a pair for each layer.
+
+    like: dtype and device. Chapter 10 fills it.
+    """
+    shape = (batch, config.n_head, capacity, config.head_width)
+    return [(torch.zeros(shape, **like), torch.zeros(shape, **like)) for _ in range(config.n_layer)]
+
+
+def block(x, weights, config, layer, mask, trace, cache=None):
     """One layer: two sublayers, each of which reads a normalised copy of the stream x [B, T, d] and adds to the stream."""
     normed = layer_norm(x, weights, f"h.{layer}.ln_1", config)  # [B, T, d]
     trace("norm_1", layer, normed)
-    added = attention(normed, weights, config, layer, mask, masked_score, trace, cache)  # [B, T, d]
+    added = attention(normed, weights, config, layer, mask, trace, cache)  # [B, T, d]
     trace("attention", layer, added)
     x = x + added  # [B, T, d]
     trace("residual_mid", layer, x)
@@ -85,11 +101,8 @@ def block(x, weights, config, layer, mask, masked_score, trace, cache=None):
     return x
 
 
-def attention(x, weights, config, layer, mask, masked_score, trace, cache=None):
-    """What attention adds to the stream [B, T, d]: the one place where positions meet. `mask` [T, T] is True where j > i.
-
-    cache: chapter 10's, which keeps the new keys and values and gives back all S of them; `mask` is then [T, S].
-    """
+def attention(x, weights, config, layer, mask, trace, cache=None):
+    """What attention adds to the stream [B, T, d]: the one place where positions meet."""
     B, T, d = x.shape
     qkv = linear(x, weights, f"h.{layer}.attn.c_attn")  # [B, T, 3d]
     q, k, v = qkv.view(B, T, 3, config.n_head, -1).permute(2, 0, 3, 1, 4)  # each [B, h, T, dh]
@@ -102,7 +115,7 @@ def attention(x, weights, config, layer, mask, masked_score, trace, cache=None):
         q, k = _wide(q), _wide(k)
     scores = (q * attention_scale(config, layer)) @ k.transpose(-1, -2)  # [B, h, T, S], and S = T without a cache
     if mask is not None:
-        scores.masked_fill_(mask, masked_score)
+        torch.where(mask == 0, scores, mask.to(scores.dtype), out=scores)  # [B, h, T, S]
     trace("scores", layer, scores)
     A = torch.softmax(scores, dim=-1).to(v.dtype)  # [B, h, T, S], each row sums to 1
     trace("A", layer, A)
@@ -157,22 +170,41 @@ def gelu(x):
     return torch.erf(x * math.sqrt(0.5)).add_(1).mul_(x).mul_(0.5)
 
 
-ACTIVATIONS = {
-    "gelu_new": gelu_new,
-    "gelu_pytorch_tanh": gelu_new,
-    "gelu": gelu,
-    "relu": lambda x: x.clamp(min=0),
-    "silu": lambda x: x / (1 + torch.exp(-x)),
-    "tanh": torch.tanh,
-}
+def relu(x):
+    """x where it is above 0, and 0 elsewhere."""
+    return x.clamp(min=0)
 
-# In the order of the pass. residual_mid is the stream after attention, residual the stream after the layer; attention and mlp
-# are what the sublayers add to it, so embedding + all of both = the last residual.
-LAYER_POINTS = (
-    *("norm_1", "q", "k", "v", "scores", "A", "attention", "residual_mid"),
-    *("norm_2", "hidden", "mlp", "residual"),
-)
-POINTS = ("embedding", *LAYER_POINTS, "final_norm", "logits")
+
+def silu(x):
+    """x times the logistic function of x. Hendrycks and Gimpel (2016), section 2."""
+    return x * torch.sigmoid(x)
+
+
+ACTIVATIONS = {f.__name__: f for f in (gelu_new, gelu, relu, silu, torch.tanh)}  # by the names that chapter 2 reads
+
+# The trace points in the order of the pass, and their shapes; S = T without a cache, and g = h in a GPT-2. residual_mid is the
+# stream after attention, residual the stream after the layer; attention and mlp are what the sublayers add to it, so embedding +
+# all of both = the last residual.
+LAYER_POINTS = {
+    **{"norm_1": "B T d", "q": "B h T dh", "k": "B g T dh", "v": "B g T dh", "scores": "B h T S", "A": "B h T S"},
+    **{"attention": "B T d", "residual_mid": "B T d", "norm_2": "B T d", "hidden": "B T f", "mlp": "B T d", "residual": "B T d"},
+}
+POINTS = {"embedding": "B T d", **LAYER_POINTS, "final_norm": "B T d", "logits": "B T V"}
+
+
+class Trace(dict):
+    """A trace that keeps what it is shown: trace[point, layer] is the tensor, trace[point, None] one outside the layers.
+
+    points: only these of POINTS; by default all.
+    """
+
+    def __init__(self, *points: str):
+        super().__init__()
+        self.points = points or tuple(POINTS)
+
+    def __call__(self, point: str, layer: int | None, tensor: Tensor) -> None:
+        if point in self.points:
+            self[point, layer] = tensor
 
 
 def no_trace(point, layer, tensor):
@@ -184,7 +216,7 @@ def _wide(x):
     return x if x.dtype == torch.float32 else x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def check_ids(ids, config):
+def check_ids(ids: Tensor, config) -> None:
     """Raise BadInput unless `ids` is an integer tensor [B, T], 1 <= T <= n_positions, of ids 0 to V - 1."""
     if not isinstance(ids, torch.Tensor) or ids.dtype not in (torch.int64, torch.int32):
         kind = ids.dtype if isinstance(ids, torch.Tensor) else type(ids).__name__
@@ -204,7 +236,7 @@ def check_ids(ids, config):
 # ---------------------------------------------------------------------------------------------------------- the cost model
 
 
-def parameter_count(config):
+def parameter_count(config: GPT2Config) -> dict[str, int]:
     """{component: parameters, ..., "total"}, in closed form. Each number is one weight; a tied head is counted once.
 
     A layer has 4 d^2 + 4 d in attention, 2 d f + f + d in the feed-forward network, and 4 d in its two norms.
@@ -221,7 +253,7 @@ def parameter_count(config):
     return counts | {"total": sum(counts.values())}
 
 
-def flops_per_token(config, context):
+def flops_per_token(config: GPT2Config, context: int) -> dict[str, int]:
     """{component: FLOPs, ..., "total"} of the matmuls for one output token that attends over `context` positions.
 
     A multiply-add is 2 FLOPs, so a matrix costs 2 a weight; q k and the sum over v cost 2 h dh = 2 d each for every position
@@ -241,7 +273,7 @@ def flops_per_token(config, context):
     return flops | {"total": sum(flops.values())}
 
 
-def flops_per_pass(config, tokens, batch=1, pairs="full"):
+def flops_per_pass(config: GPT2Config, tokens: int, batch: int = 1, pairs: str = "full") -> dict[str, int]:
     """{component: FLOPs, ..., "total"} of one pass over [batch, tokens].
 
     pairs: "full" counts the whole T x T rectangle of query and key, which is what `forward` executes, masked or not; "causal"
@@ -255,7 +287,7 @@ def flops_per_pass(config, tokens, batch=1, pairs="full"):
     return flops | {"total": sum(flops.values())}
 
 
-def tensor_table(config, tokens, batch=1, bytes_per_number=4):
+def tensor_table(config: GPT2Config, tokens: int, batch: int = 1, bytes_per_number: int = 4) -> list[dict]:
     """Every tensor that the pass over [batch, tokens] names: one dict(point, count, shape, bytes, growth, traced) each.
 
     count: how many the pass makes, 1 or L. bytes: of one. growth: how bytes grow with T, "T" or "T^2". traced: whether it is
@@ -264,25 +296,20 @@ def tensor_table(config, tokens, batch=1, bytes_per_number=4):
     """
     if not 1 <= tokens <= config.n_positions:
         raise BadInput(f"{tokens} tokens are not within 1 to n_positions {config.n_positions}; give as many as that")
-    B, T, d, h, f, L = batch, tokens, config.n_embd, config.n_head, config.inner_width, config.n_layer
-    shapes = {"embedding": (B, T, d), "mask": (T, T)}
-    for point in LAYER_POINTS:
-        if point == "q":
-            shapes["qkv"] = (B, T, 3 * d)
-        if point == "attention":
-            shapes["mixed"] = (B, T, d)
-        if point == "hidden":
-            shapes["inner"] = (B, T, f)
-        shapes[point] = {"q": (B, h, T, config.head_width), "scores": (B, h, T, T), "hidden": (B, T, f)}.get(point, (B, T, d))
-    shapes |= {"k": shapes["q"], "v": shapes["q"], "A": shapes["scores"]}
-    shapes |= {"final_norm": (B, T, d), "logits": (B, T, config.vocab_size)}
+    L, sizes = config.n_layer, {"B": batch, "T": tokens, "S": tokens, "d": config.n_embd, "3d": 3 * config.n_embd}
+    sizes |= {"h": config.n_head, "g": config.kv_heads, "dh": config.head_width, "f": config.inner_width, "V": config.vocab_size}
+    shapes = {"embedding": POINTS["embedding"], "mask": "T S"}
+    for point, shape in LAYER_POINTS.items():  # with what the lines between them make
+        shapes |= {"q": {"qkv": "B T 3d"}, "attention": {"mixed": "B T d"}, "hidden": {"inner": "B T f"}}.get(point, {})
+        shapes[point] = shape
+    shapes |= {point: POINTS[point] for point in ("final_norm", "logits")}
     return [
         {
             "point": point,
             "count": 1 if point in ("embedding", "mask", "final_norm", "logits") else L,
-            "shape": list(shape),
-            "bytes": math.prod(shape) * (1 if point == "mask" else bytes_per_number),  # the mask is of booleans
-            "growth": "T^2" if point in ("mask", "scores", "A") else "T",
+            "shape": [sizes[letter] for letter in shape.split()],
+            "bytes": math.prod(sizes[letter] for letter in shape.split()) * (4 if point == "mask" else bytes_per_number),
+            "growth": "T^2" if "T S" in shape else "T",
             "traced": point in POINTS,
         }
         for point, shape in shapes.items()

@@ -1,109 +1,135 @@
-"""The same model in transformers, and its intermediate tensors under the names of our trace.
+"""The same models in transformers, and their intermediate tensors under the names of our trace.
 
-This is the other side of every agreement: transformers reads the folder by itself where there is one, so that our loading is
-compared too, and runs its eager attention, which computes the scores that we compute.
+This is the other side of every agreement, and it shares no reading with ours: transformers gets the folder, the GGUF file, or the
+fields of `config.json` as they stand, never our config turned back. It runs its eager attention, which computes the scores that we
+compute.
 """
 
 import contextlib
+import io
 import math
 
 import torch
 
-from examples.ch02 import artefact as ch02
+from examples.ch01.command import BadInput
+from examples.ch02 import checkpoint
+from examples.ch02.families import CANNOT_MATTER
+from examples.ch02.model import Model
 from examples.ch04.gpt2_from_scratch import POINTS
 
+NO_FLOAT64 = ("xglm",)  # the library's mask is a number that its float64 scores cannot take
+ROUNDED_IN_FLOAT64 = {"llama": "a Llama's norms, softmax and angles"}  # what it computes in float32 even in float64
 
-def library_model(model, dtype=torch.float32, device="cpu"):
-    """transformers' GPT2LMHeadModel for the `Artefact` `model`, in evaluation mode, with eager attention."""
+
+def library_model(model: Model, dtype: torch.dtype = torch.float32, device="cpu"):
+    """transformers' own model for `model`, in evaluation mode, eager in attention and experts, with no start or end token.
+
+    It reads the model's files by itself. Weights that are in no file, or under names that it does not know (a training wrapper's
+    prefix), are handed to it. Raises BadInput for a dtype that it refuses, and for a model that has neither files nor fields.
+    """
     import transformers
 
-    ch02.require(model.config, "gpt2", "this comparison with transformers")
+    if dtype == torch.float64 and refuses_float64(model):
+        raise BadInput(f"transformers' {model.config.model_type} takes no float64; give another dtype")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    library = None if model.folder is None else _from_folder(model, dtype)
-    if library is None:
-        with torch.device("meta"):  # no memory for weights that are replaced in the next line
-            library = transformers.GPT2LMHeadModel(library_config(model.config))
-        names = {n if n.startswith("lm_head") else f"transformer.{n}": w for n, w in model.weights.items()}
-        if model.config.tie_word_embeddings:
-            names["lm_head.weight"] = names["transformer.wte.weight"]
-        library.load_state_dict({n: w.to(dtype) for n, w in names.items()}, assign=True)
-        library.tie_weights()
+    settings = dict(dtype=dtype, attn_implementation="eager", experts_implementation="eager", output_loading_info=True)
+    with contextlib.redirect_stderr(io.StringIO()):  # its progress bar for GGUF asks nobody
+        if model.path is not None and model.path.is_file():
+            settings |= {"gguf_file": model.path.name}
+            library, about = transformers.AutoModelForCausalLM.from_pretrained(model.path.parent, **settings)
+        else:
+            config = library_config(model.fields)
+            kind = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+            library, about = kind.from_pretrained(model.path, config=config, **settings) if model.path else (None, None)
+            if library is None or about["missing_keys"]:  # else it would go on with random weights in their place
+                tensors = _named(model, kind.base_model_prefix)
+                library, about = kind.from_pretrained(None, config=config, state_dict=tensors, **settings)
+    if about["missing_keys"]:
+        raise BadInput(f"transformers does not find {sorted(about['missing_keys'])[0]}; compare the model from its own files")
+    library.generation_config = transformers.GenerationConfig()
     return library.to(device).eval()
 
 
-def _from_folder(model, dtype):
-    """The library's own reading of the folder; None where it does not find every weight there.
-
-    It does not know the prefixes that training wrappers leave, and would go on with random weights in their place.
-    """
+def library_config(fields: dict | None):
+    """transformers' config of the fields of a `config.json`, less those that cannot matter, and without special tokens."""
     import transformers
 
-    settings = {"config": library_config(model.config), "dtype": dtype, "output_loading_info": True}
-    library, about = transformers.GPT2LMHeadModel.from_pretrained(model.folder, **settings)
-    return None if about["missing_keys"] or about["unexpected_keys"] else library
+    if fields is None:
+        raise BadInput("this model has neither files nor the fields of a config.json, so transformers cannot make it")
+    kept = {name: value for name, value in fields.items() if not CANNOT_MATTER.fullmatch(name)}
+    config = transformers.CONFIG_MAPPING[fields["model_type"]].from_dict(kept)
+    config.bos_token_id = config.eos_token_id = config.pad_token_id = None
+    return config
 
 
-def library_config(config):
-    """Our config as transformers' GPT2Config, with no dropout."""
-    import transformers
-
-    same = {name: getattr(config, name) for name in ch02.GPT2Config.__dataclass_fields__}
-    none = dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=None, eos_token_id=None)
-    return transformers.GPT2Config(**same, **none, attn_implementation="eager")
+def _named(model, prefix):
+    """{name: tensor} as the library's classes have them, of the tensors in the model's files, or else of its weights."""
+    tensors = checkpoint.read_tensors(checkpoint.by_bare_name(checkpoint.find_tensors(model.path))) if model.path else model.weights
+    bare = {name.removeprefix("model."): w for name, w in tensors.items()}
+    return {name if name.startswith("lm_head.") else f"{prefix}.{name}": w for name, w in bare.items()}
 
 
-@contextlib.contextmanager
-def watched():
-    """(kept, keep): while the block lasts, keep(module, point, layer) has each output of a module copied to kept[point, layer].
+def refuses_float64(model: Model) -> bool:
+    """Whether transformers cannot compute this model in float64: a GPT-2 with its upcast switch, and some families."""
+    return getattr(model.config, "reorder_and_upcast_attn", False) or model.config.model_type in NO_FLOAT64
 
-    pick: what of (inputs, output) to keep, by default the output; of several outputs the first is meant.
-    """
-    kept, hooks = {}, []
 
-    def keep(module, point, layer, pick=lambda inputs, output: output):
-        def hook(module, inputs, output):
-            found = pick(inputs, output[0] if isinstance(output, tuple) else output)
-            kept[point, layer] = found.detach().clone()
+# ------------------------------------------------------------------------------------------------------------- its own trace
 
-        hooks.append(module.register_forward_hook(hook))
-
-    try:
-        yield kept, keep
-    finally:
-        for hook in hooks:
-            hook.remove()
+# By family, where each point is an output of one of the library's modules, or (marked <) what goes into it. Of the other families
+# only the stream, A and the logits are looked at, which all of them show.
+MODULES = {
+    "gpt2": {
+        **{"embedding": "transformer.drop", "norm_1": "transformer.h.{}.ln_1", "qkv": "transformer.h.{}.attn.c_attn"},
+        **{"attention": "transformer.h.{}.attn", "residual_mid": "<transformer.h.{}.ln_2", "norm_2": "transformer.h.{}.ln_2"},
+        **{"hidden": "transformer.h.{}.mlp.act", "mlp": "transformer.h.{}.mlp", "residual": "transformer.h.{}"},
+        "final_norm": "transformer.ln_f",
+    },
+    "llama": {
+        **{"embedding": "model.embed_tokens", "norm_1": "model.layers.{}.input_layernorm"},
+        **{"attention": "model.layers.{}.self_attn", "residual_mid": "<model.layers.{}.post_attention_layernorm"},
+        **{"norm_2": "model.layers.{}.post_attention_layernorm", "hidden": "<model.layers.{}.mlp.down_proj"},
+        **{"mlp": "model.layers.{}.mlp", "residual": "model.layers.{}", "final_norm": "model.norm"},
+    },
+}
 
 
 @torch.no_grad()
-def library_trace(library, ids):
-    """{(point, layer): tensor} of one pass of the library over `ids` [B, T]: all of POINTS but the scores, which it hides."""
-    with watched() as (kept, keep):
-        body = library.transformer
-        keep(body.drop, "embedding", None)
-        for layer, block in enumerate(body.h):
-            keep(block.ln_1, "norm_1", layer)
-            keep(block.attn.c_attn, "qkv", layer)
-            keep(block.attn, "attention", layer)
-            keep(block.ln_2, "residual_mid", layer, lambda inputs, output: inputs[0])
-            keep(block.ln_2, "norm_2", layer)
-            keep(block.mlp.act, "hidden", layer)
-            keep(block.mlp, "mlp", layer)
-            keep(block, "residual", layer)
-        keep(body.ln_f, "final_norm", None)
-        output = library(ids, output_attentions=True, use_cache=False)
-    kept["logits", None] = output.logits
-    heads = library.config.n_head
+def library_trace(library, ids: torch.Tensor) -> dict:
+    """{(point, layer): tensor} of one pass of the library over `ids` [B, T], in the order of the pass: of a GPT-2 all of POINTS but
+    the scores, which it hides; of a Llama all but them and q; of the others the stream, A and the logits."""
+    kind, modules = library.config.model_type, dict(library.named_modules())
+    layers, kept, hooks = library.config.num_hidden_layers, {}, []
+
+    def keep(point, layer, where):
+        def hook(module, inputs, output):
+            found = inputs[0] if where.startswith("<") else output
+            kept[point, layer] = (found[0] if isinstance(found, tuple) else found).detach().clone()
+
+        hooks.append(modules[where.lstrip("<").format(layer)].register_forward_hook(hook))
+
+    try:
+        for point, where in MODULES.get(kind, {}).items():
+            for layer in range(layers) if "{}" in where else [None]:
+                keep(point, layer, where)
+        output = library(ids, output_attentions=True, output_hidden_states=True, use_cache=kind == "llama")
+    finally:
+        for hook in hooks:
+            hook.remove()
     for layer, A in enumerate(output.attentions):
         kept["A", layer] = A
-        parts = kept.pop(("qkv", layer)).chunk(3, dim=-1)  # each [B, T, d]
-        for point, part in zip("qkv", parts, strict=True):
-            kept[point, layer] = part.unflatten(-1, (heads, -1)).transpose(1, 2)  # [B, h, T, dh]
-    return in_order(kept)
-
-
-def in_order(kept):
-    """{(point, layer): tensor} in the order of the pass, whatever order the hooks and the outputs came in."""
+        if kind == "llama":  # what it caches are keys after the rotation
+            held = output.past_key_values.layers[layer]
+            kept["k", layer], kept["v", layer] = held.keys, held.values
+        if kind == "gpt2":
+            for point, part in zip("qkv", kept.pop(("qkv", layer)).chunk(3, dim=-1), strict=True):  # each [B, T, d]
+                kept[point, layer] = part.unflatten(-1, (library.config.n_head, -1)).transpose(1, 2)  # [B, h, T, dh]
+    if kind not in MODULES:
+        first, *inner, last = output.hidden_states  # the last one has been through the final norm, where there is one
+        kept |= {("embedding", None): first, ("final_norm", None): last}
+        kept |= {("residual", layer): stream for layer, stream in enumerate(inner)}
+    kept["logits", None] = output.logits
     return {key: kept[key] for key in sorted(kept, key=_order)}
 
 
@@ -112,4 +138,4 @@ def _order(key):
     point, layer = key
     if layer is None:
         layer = -1 if point == "embedding" else math.inf
-    return layer, POINTS.index(point)
+    return layer, list(POINTS).index(point)

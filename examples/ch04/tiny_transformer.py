@@ -18,8 +18,8 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 
 from examples.ch01.command import BadInput, Parser, command, dump_json, table, whole_number
-from examples.ch02.artefact import random_tensor
-from examples.ch04.gpt2_from_scratch import causal_mask, check_ids, gelu, layer_norm
+from examples.ch02.model import random_tensor
+from examples.ch04.gpt2_from_scratch import causal_mask, check_ids, gelu, layer_norm, no_trace
 
 DEPTHS = (1, 2, 4, 8, 16)
 
@@ -66,7 +66,7 @@ def make_weights(config, seed=0):
 def forward(ids, weights, config, causal=True, trace=None):
     """Logits [B, T, V] of `ids` [B, T]; trace(point, layer, tensor) as in gpt2_from_scratch, with `head` as the layer's part."""
     check_ids(ids, config)
-    trace = (lambda point, layer, tensor: None) if trace is None else trace
+    trace = no_trace if trace is None else trace
     T, dh = ids.shape[1], config.n_embd // config.n_head
     mask = causal_mask(T, T)
     x = weights["wte.weight"][ids] + weights["wpe.weight"][:T]  # [B, T, d]
@@ -80,7 +80,7 @@ def forward(ids, weights, config, causal=True, trace=None):
         for q, k, v in zip(*(part.split(dh, dim=-1) for part in qkv.chunk(3, dim=-1)), strict=True):  # each [B, T, dh]
             scores = q @ k.transpose(-1, -2) / math.sqrt(dh)  # [B, T, T]
             if causal:
-                scores = scores.masked_fill(mask, -math.inf)
+                scores = scores + mask
             heads.append(torch.softmax(scores, dim=-1) @ v)  # [B, T, dh]
             trace("scores of a head", i, scores)
         added = torch.cat(heads, dim=-1) @ weights[f"h.{i}.attn.out.weight"]  # [B, T, d]

@@ -1,6 +1,6 @@
 """The measurements of chapter 5, each a function that returns plain values: no printing, no files, no global state.
 
-`model` is always a chapter 2 `Artefact`; what takes a `forward` takes it as `generate` does.
+`model` is always a chapter 2 `Model`; what takes a `forward` takes it as `generate` does.
 """
 
 import itertools
@@ -8,7 +8,8 @@ import math
 
 import torch
 
-from examples.ch02.artefact import Artefact, GPT2Config
+from examples.ch02.config import GPT2Config
+from examples.ch02.model import Model, run
 from examples.ch03.tokens import decode, encode
 from examples.ch04 import experiments as ch04
 from examples.ch04.library import library_model
@@ -129,7 +130,7 @@ def compare_greedy(model, texts, tokens, forward=None, library=None):
     library = library_model(model) if library is None else library
     rows = []
     for text in texts:
-        ids = encode(text, model.tokenizer)
+        ids = encode(text, model)
         n = tokens or model.config.n_positions - ids.shape[1] + 1
         ours = generate(ids, model, n, end=None, forward=forward and forward(model)).sequence()
         theirs = library_greedy(library, ids, n)
@@ -140,7 +141,7 @@ def compare_greedy(model, texts, tokens, forward=None, library=None):
 
 def compare_sequences(model, texts, tokens, temperature, forward=None, seed=0):
     """A batch of unequal prompts beside each alone, row r from seed + r: [{text, prompt, tokens, same}]."""
-    prompts = [encode(text, model.tokenizer)[0] for text in texts]
+    prompts = [encode(text, model)[0] for text in texts]
     settings = dict(temperature=temperature, end=None)
     together = generate(prompts, model, tokens, **settings, seed=seed, forward=forward and forward(model, len(prompts)))
     rows = []
@@ -166,7 +167,7 @@ def bigram():
     for a, b in itertools.pairwise(SENTENCE):
         counts[words.index(a), words.index(b)] += 1
     config = GPT2Config(vocab_size=len(words), n_positions=1000, n_embd=1, n_layer=1, n_head=1)
-    return Artefact(config, {}, None, {}), lambda ids: counts.log()[ids], words
+    return Model(config, {}), lambda ids: counts.log()[ids], words
 
 
 def cycle(ids, window):
@@ -198,7 +199,7 @@ def greedy_cycles(model, texts=PROMPTS, tokens=LONG, window=WINDOW, progress=lam
         whole = ids + generate([ids], model, tokens, end=None, window=window).sequence()
         found = cycle(whole, window)
         start, length = found or (None, None)
-        shows = decode(whole[start : start + length], model.tokenizer) if found and model.tokenizer else None
+        shows = decode(whole[start : start + length], model) if found and model.tokenizer else None
         entered = None if found is None else max(0, start - len(ids))
         rows.append({"text": text, "prompt": len(ids), "enters_after": entered, "length": length, "shows": shows})
         whole_texts.append({"ids": whole, "start": start})
@@ -210,7 +211,7 @@ def text_or_ids(model, text):
     """ids of a text as a list; without a tokenizer, of as many random ids as it has words."""
     if model.tokenizer is None:
         return ch04.random_ids(model, len(text.split()), seed=len(text))[0].tolist()
-    return encode(text, model.tokenizer)[0].tolist()
+    return encode(text, model)[0].tolist()
 
 
 def probability_by_round(model, whole, start, length, window=WINDOW, rounds=8):
@@ -221,7 +222,7 @@ def probability_by_round(model, whole, start, length, window=WINDOW, rounds=8):
         for t in range(start + round * length, min(start + (round + 1) * length, len(whole))):
             ids = torch.tensor([whole[max(0, t - window) : t]])
             if ids.shape[1]:
-                p = torch.softmax(ch04.run(model, ids)[0, -1].double(), dim=-1)
+                p = torch.softmax(run(model, ids)[0, -1].double(), dim=-1)
                 chosen.append(p[whole[t]].item())
         if len(chosen) < length:
             break

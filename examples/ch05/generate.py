@@ -19,9 +19,10 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 
 from examples.ch01.command import BadInput, Parser, command, dump_json, read_json, table, whole_number
-from examples.ch02.artefact import family_of, load
+from examples.ch02.families import program
+from examples.ch02.model import Model, load
 from examples.ch03.tokens import decode, encode
-from examples.ch04.gpt2_from_scratch import check_ids
+from examples.ch04.gpt2_from_scratch import causal_mask, check_ids
 from examples.ch05.sampling import (
     CANDIDATE_HEADINGS,
     add_sampling,
@@ -58,8 +59,8 @@ class Generation:
 @torch.inference_mode()
 def generate(
     ids,
-    model,
-    tokens,
+    model: Model,
+    tokens: int,
     temperature=0.0,
     top_k=None,
     top_p=None,
@@ -124,13 +125,14 @@ def generate(
     return Generation(new, emitted, ended)
 
 
-def whole_text(model):
+def whole_text(model: Model):
     """The forward that computes everything anew: ids [B, t] to logits [B, 1, V] of the last position, by the oracle."""
-    oracle = family_of(model.config).forward_module()  # chapter 4's, or that of the model's own family
 
     def forward(ids):
-        x = oracle.residual_stream(ids, model.weights, model.config)  # [B, t, d]
-        return oracle.unembed(x[:, -1:], model.weights, model.config)
+        t, (weights, config) = ids.shape[1], (model.weights, model.config)
+        at, mask = torch.arange(t, device=ids.device), causal_mask(t, t, ids.device)
+        x = program(model).pass_over(ids, weights, config, at, mask)  # [B, t, d]
+        return program(model).unembed(x[:, -1:], weights, config)
 
     return forward
 
@@ -172,7 +174,7 @@ def end_tokens(model):
     if model.manifest.get("eos_token_id") is not None:
         return end_list(model.manifest["eos_token_id"], "the GGUF file's eos_token_id")
     for name in ("generation_config.json", "config.json"):
-        path = model.folder and model.folder / name
+        path = model.path and model.path / name
         if path and path.is_file():
             found = read_json(path).get("eos_token_id")
             if found is not None:
@@ -195,8 +197,7 @@ def known_ids(model):
         return None
     known = torch.zeros(model.config.vocab_size, dtype=torch.bool)
     known[list(model.tokenizer.get_vocab(with_added_tokens=True).values())] = True
-    device = next(iter(model.weights.values())).device
-    return None if known.all() else known.to(device)
+    return None if known.all() else known.to(model.device)
 
 
 class Stream:
@@ -205,20 +206,20 @@ class Stream:
     Bytes that are no character yet show as U+FFFD at the end of the text, one for all of them or one for each.
     """
 
-    def __init__(self, tokenizer, prompt=()):
+    def __init__(self, model, prompt=()):
         """prompt: the ids [T] before the first new one; some tokenizers decode a piece otherwise at the start of a text."""
-        self.tokenizer, self.ids = tokenizer, list(prompt)
-        self.shown = len(decode(self.ids, tokenizer)) if self.ids else 0
+        self.model, self.ids = model, list(prompt)
+        self.shown = len(decode(self.ids, model)) if self.ids else 0
 
     def push(self, id):
         """The characters that are complete with this id; "" while one is not."""
         self.ids.append(id)
-        text = decode(self.ids, self.tokenizer)
+        text = decode(self.ids, self.model)
         return self._upto(text, len(text.rstrip("\N{REPLACEMENT CHARACTER}")))
 
     def rest(self):
         """What still waits, as U+FFFD: call it once the last id has come."""
-        text = decode(self.ids, self.tokenizer)
+        text = decode(self.ids, self.model)
         return self._upto(text, len(text))
 
     def _upto(self, text, stop):
@@ -250,7 +251,7 @@ def main(argv=None):
     if model.tokenizer is None and args.prompt is None:
         ids = torch.tensor([[0]])  # random weights have no text: the ids are shown
     else:
-        ids = encode(PROMPT if args.prompt is None else args.prompt, model.tokenizer)  # [1, T]
+        ids = encode(PROMPT if args.prompt is None else args.prompt, model)  # [1, T]
     settings = {name: getattr(args, name) for name in ("temperature", "top_k", "top_p")}
     show = _Show(model, ids, settings, args.show_candidates, args.json)
     start = time.perf_counter()
@@ -268,7 +269,7 @@ class _Show:
     def __init__(self, model, ids, settings, show_candidates, json):
         self.model, self.settings, self.show_candidates, self.json = model, settings, show_candidates, json
         self.prompt, self.new, self.steps = ids[0].tolist(), [], []
-        self.stream = Stream(model.tokenizer, self.prompt) if model.tokenizer else None
+        self.stream = Stream(model, self.prompt) if model.tokenizer else None
         self.started = False
 
     def __call__(self, sequence, id, logits):
@@ -288,16 +289,16 @@ class _Show:
     def start(self):
         """The prompt, once, before the first token."""
         if not self.started:
-            print(decode(self.prompt, self.model.tokenizer) if self.stream else f"{self.prompt[0]} ", end="")
+            print(decode(self.prompt, self.model) if self.stream else f"{self.prompt[0]} ", end="")
             self.started = True
 
     def piece(self, id):
         """One id as a piece of text in quotation marks; the id itself without a tokenizer."""
-        return repr(decode([id], self.model.tokenizer)) if self.model.tokenizer else str(id)
+        return repr(decode([id], self.model)) if self.model.tokenizer else str(id)
 
     def finish(self, args, ended, seconds):
         """The end of the text and a line about it, or the JSON object; after an interrupt, of what there is."""
-        text = decode(self.prompt + self.new, self.model.tokenizer) if self.stream else None
+        text = decode(self.prompt + self.new, self.model) if self.stream else None
         if self.json:
             keys = ("model", "tokens", "window", "seed", "threads", *self.settings, "interrupted")
             value = {key: args[key] for key in keys} | {"prompt": self.prompt, "ids": self.new, "text": text, "ended": ended}

@@ -8,18 +8,21 @@ import torch
 from tqdm import tqdm
 
 from examples.ch01.command import BadInput, Parser, number_list, show, table, whole_number
-from examples.ch02.artefact import PUBLISHED, load, load_config, require
+from examples.ch02.config import general
+from examples.ch02.families import read_config
+from examples.ch02.model import PUBLISHED, load, load_config
+from examples.ch03.tokens import decode
 from examples.ch04 import experiments as ch04
 from examples.ch04 import plots as ch04_plots
 from examples.ch05.generate import generate
 from examples.ch10 import experiments as ex
 from examples.ch10 import plots
-from examples.ch10.kv_cache import Cached, KVCache
+from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, cached_numbers
 
 TEXT = 40  # tokens of the text that splits, invariants and failures run on
 PROMPT, CAPACITY = 12, 24  # of them the prompt, and what the ring buffer holds
 MARKS = (1, 2, 5, 12, 25, 50, 100)  # new tokens at which costs are shown
-SHAPES = {"gpt3": ex.GPT3, "toy": ex.TOY}
+SHAPES = {"gpt3": ex.GPT3, "toy": read_config(ex.TOY, "toy")}
 
 
 def run(argv):
@@ -59,20 +62,13 @@ def options():
     return parser
 
 
-def _load(args):
-    """The model that the arguments name, which this chapter's pass can run."""
-    model = load(args.model, seed=args.seed)
-    require(model.config, "gpt2", "chapter 10's script")
-    return model
-
-
 def _text(model, args, tokens=TEXT):
     """ids [1, tokens], or as many as the model takes; at least 4. Raises BadInput where the model's logits are no numbers."""
     tokens = min(tokens, model.config.n_positions)
     if tokens < 4:
         raise BadInput(f"n_positions is {tokens}, too few for this; take a model of at least 4")
     ids = ex.some_ids(model, tokens, args.seed)
-    if not ch04.run(model, ids).isfinite().all():
+    if not ex.run(model, ids).isfinite().all():
         raise BadInput(f"{args.model}: the logits hold NaN or infinity; take another model")
     return ids
 
@@ -88,7 +84,7 @@ def _about(args, **more):
 
 
 def tour(args):
-    model = _load(args)
+    model = load(args.model, seed=args.seed)
     ids = _text(model, args, PROMPT)
     new = min(60, model.config.n_positions - ids.shape[1] + 1)
     cached = Cached(model)
@@ -97,8 +93,8 @@ def tour(args):
     counts = ex.tokens_processed(ids.shape[1], new)
     rows = ex.compare_splits(model, ids)
     worst = ch04.worst(r["relative_difference"] for r in rows)
-    text = ex.decode(ours, model.tokenizer) if model.tokenizer else str(ours)
-    size = KVCache.of(model).nbytes
+    text = decode(ours, model) if model.tokenizer else str(ours)
+    size = KVCache(model).nbytes
     value = _about(
         args,
         prompt=ids[0].tolist(),
@@ -109,7 +105,7 @@ def tour(args):
         naive=counts["naive"],
         worst_split=worst,
         cache_bytes=size,
-        bytes_per_token=ex.bytes_of(model.config, 1),
+        bytes_per_token=cache_bytes(model.config, 1),
     )
     lines = [
         f"A prompt of {ids.shape[1]} tokens and {new} new ones, greedy, with the cache: {json.dumps(text)}",
@@ -118,7 +114,7 @@ def tour(args):
         f"with it, {counts['naive']:,} without, {counts['naive'] / cached.computed:.1f} times as many.",
         f"The cache after {len(ours)} new tokens holds {cached.cache.length} pairs a layer and head, those of the prompt and of "
         f"{len(ours) - 1} new ones: the last token was chosen and not yet fed.",
-        f"It takes {ex.bytes_of(model.config, 1):,} bytes a token, {size:,} for all {model.config.n_positions:,} positions.",
+        f"It takes {cache_bytes(model.config, 1):,} bytes a token, {size:,} for all {model.config.n_positions:,} positions.",
         f"The prompt fed in five ways, beside the oracle: at most {worst:.0e} of the largest logit apart.",
         "",
         "Next: the same script with splits, invariants, failures, cost or memory; --help says what each takes.",
@@ -127,7 +123,7 @@ def tour(args):
 
 
 def splits(args):
-    model = _load(args)
+    model = load(args.model, seed=args.seed)
     ids = _text(model, args)
     rows = ex.compare_splits(model, ids)
     layers = ex.compare_layers(model, ids, ex.splits(ids.shape[1])["uneven chunks"])
@@ -151,7 +147,7 @@ def splits(args):
 
 
 def invariants(args):
-    model = _load(args)
+    model = load(args.model, seed=args.seed)
     ids = _text(model, args)
     found = {name: ex.invariants(model, ids, sizes) for name, sizes in ex.splits(ids.shape[1]).items()}
     keys = list(next(iter(found.values())))
@@ -161,7 +157,7 @@ def invariants(args):
 
 def failures(args):
     ch04_plots.check_target(args.plot)
-    model = _load(args)
+    model = load(args.model, seed=args.seed)
     ids = _text(model, args)
     prompt, capacity = _prompt_and_capacity(ids)
     new = min(30, model.config.n_positions - prompt)
@@ -172,7 +168,7 @@ def failures(args):
         row["text"] = ex.failure_text(model, name, ids[:, :prompt], new, capacity)
         rows.append(row)
     right = generate(ids[:, :prompt], model, new, end=None).sequence()
-    right = ex.decode(right, model.tokenizer) if model.tokenizer else str(right)
+    right = decode(right, model) if model.tokenizer else str(right)
     value = _about(args, tokens=ids.shape[1], prompt=prompt, ring_capacity=capacity, right_text=right, failures=rows)
     numbers = [
         [
@@ -210,7 +206,7 @@ def cost(args):
     ch04_plots.check_target(args.plot)
     new, P = sorted(set(args.new)), args.prompt_tokens
     shape_only = args.model.startswith("random:") and not args.time
-    model = None if shape_only else ex.toy(args.seed) if args.model == "toy" else _load(args)
+    model = None if shape_only else ex.toy(args.seed) if args.model == "toy" else load(args.model, seed=args.seed)
     config = load_config(args.model) if shape_only else model.config
     if P + new[-1] - 1 > config.n_positions:
         raise BadInput(f"{P} and {new[-1]} tokens are more than n_positions {config.n_positions} allows; give fewer")
@@ -261,7 +257,6 @@ def cost(args):
 
 def memory(args):
     config = SHAPES[args.config] if args.config in SHAPES else load_config(args.config)
-    require(config, "gpt2", "chapter 10's script")
     full = config.n_positions
     over = [t for t in args.tokens or [] if t > full]
     if over:
@@ -275,9 +270,11 @@ def memory(args):
         [f"{r['tokens']:,}", f"{r['all_bytes']:,}", f"{r['all_bytes'] / 2**30:,.3f}", f"{r['sequences_to_outweigh']:,}"]
         for r in rows
     ]
+    latent = general(config).latent
+    of_a_layer = f"{cached_numbers(config)} numbers" if latent else f"2 x {config.kv_heads} heads x {config.head_width}"
     text = [
-        f"{args.config}: 2 x {config.n_layer} layers x {config.n_head} heads x {config.head_width} x tokens x {args.batch} "
-        f"sequence(s) x {args.bytes} bytes; the weights take {rows[0]['weight_bytes']:,} bytes ({rows[0]['weight_bytes'] / 2**30:,.1f} GiB)",
+        f"{args.config}: {of_a_layer} x {config.n_layer} layers x tokens x {args.batch} sequence(s) x {args.bytes} bytes; "
+        f"the weights take {rows[0]['weight_bytes']:,} bytes ({rows[0]['weight_bytes'] / 2**30:,.1f} GiB)",
         "",
         table(["tokens", "cache, bytes", "GiB", "sequences that outweigh the weights"], shown),
     ]

@@ -1,29 +1,33 @@
 """The measurements of chapter 10, each a function that returns plain values: no printing, no files, no global state.
 
-`model` is always a chapter 2 `Artefact`, whose weights decide dtype and device.
+`model` is always a chapter 2 `Model` of any family, whose weights decide dtype and device.
 """
 
+import itertools
+import math
 import time
 
 import torch
 
 from examples.ch01.command import BadInput
-from examples.ch02.artefact import Artefact, GPT2Config, random_tensor, tensor_shapes
+from examples.ch02.config import GPT2Config
+from examples.ch02.families import program
+from examples.ch02.model import random_model, run
 from examples.ch03.tokens import decode
 from examples.ch04 import experiments as ch04
-from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.library import library_model
 from examples.ch05.generate import generate, whole_text
-from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, check, forward_cached, mask_after, pass_over, positions
+from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, check, feed, forward_cached, mask_after, positions
 
 GPT3 = GPT2Config(vocab_size=50257, n_positions=2048, n_embd=12288, n_layer=96, n_head=96)
-TOY = GPT2Config(vocab_size=256, n_positions=64, n_embd=64, n_layer=4, n_head=4)  # four layers and width 64, as published
+# four layers and width 64, as published
+TOY = {"model_type": "gpt2", "vocab_size": 256, "n_positions": 64, "n_embd": 64, "n_layer": 4, "n_head": 4}
 BOUND = 1e-5  # of the largest logit
 
 
 def toy(seed=0):
-    """The toy as an `Artefact` with random weights."""
-    return Artefact(TOY, {name: random_tensor(name, shape, seed) for name, shape in tensor_shapes(TOY).items()}, None, {})
+    """The toy as a `Model` with random weights."""
+    return random_model(TOY, seed, source="toy")
 
 
 def some_ids(model, tokens, seed=0):
@@ -53,17 +57,17 @@ def splits(tokens):
 
 def in_chunks(model, ids, sizes, capacity=None, trace=None):
     """Logits [B, T, V] of `ids` [B, T] fed in chunks of these sizes through one cache; and that cache."""
-    cache = KVCache.of(model, ids.shape[0], capacity)
+    cache = KVCache(model, ids.shape[0], capacity)
     logits, start = [], 0
     for size in sizes:
-        logits.append(forward_cached(ids[:, start : start + size], model.weights, model.config, cache, trace))
+        logits.append(forward_cached(ids[:, start : start + size], model, cache, trace))
         start += size
     return torch.cat(logits, dim=1), cache
 
 
 def compare_splits(model, ids):
     """Each of `splits` beside the oracle: [{split, chunks, ...agreement}]."""
-    oracle = ch04.run(model, ids)
+    oracle = run(model, ids)
     rows = []
     for name, sizes in splits(ids.shape[1]).items():
         rows.append({"split": name, "chunks": len(sizes), **ch04.agreement(in_chunks(model, ids, sizes)[0], oracle)})
@@ -79,15 +83,21 @@ def traced(model, ids, sizes=None):
     The oracle's masked scores are minus infinity and its masked entries of A 0, and so is what a chunk does not have.
     """
     kept = {}
+
+    def trace(point, layer, x):
+        kept.setdefault((point, layer), []).append(x)
+
     if sizes is None:
-        ch04.run(model, ids, trace=lambda point, layer, x: kept.setdefault((point, layer), []).append(x))
+        run(model, ids, trace=trace)
     else:
-        in_chunks(model, ids, sizes, trace=lambda point, layer, x: kept.setdefault((point, layer), []).append(x))
-    T, found = ids.shape[1], {}
+        in_chunks(model, ids, sizes, trace=trace)
+    T, ends, found = ids.shape[1], list(itertools.accumulate(sizes or [ids.shape[1]])), {}
     for (point, layer), parts in kept.items():
         if point in ROWS_AND_KEYS:
             fill = -float("inf") if point == "scores" else 0.0
-            parts = [torch.nn.functional.pad(x, (0, T - x.shape[-1]), value=fill) for x in parts]
+            # a chunk's keys end where it ends; of a layer with a window they are the last ones
+            pads = [(end - x.shape[-1], T - end) for x, end in zip(parts, ends, strict=True)]
+            parts = [torch.nn.functional.pad(x, pad, value=fill) for x, pad in zip(parts, pads, strict=True)]
         along = 2 if parts[0].ndim == 4 else 1  # [B, h, T, .] or [B, T, .]
         found[point, layer] = torch.cat(parts, dim=along)
     return found
@@ -118,32 +128,38 @@ def invariants(model, ids, sizes):
 
     causal: with the last id of the text changed, the logits and pairs before it keep their bits.
     """
-    cache = KVCache.of(model)
-    counted, kept, start = [], [], 0
+    cache = KVCache(model)
+    layers = range(model.config.n_layer)
+    counted, kept, fed = [], [], 0
     for size in sizes:
-        old = (cache.keys[..., :start, :].clone(), cache.values[..., :start, :].clone())
-        forward_cached(ids[:, start : start + size], model.weights, model.config, cache)
-        kept.append(torch.equal(cache.keys[..., :start, :], old[0]) and torch.equal(cache.values[..., :start, :], old[1]))
-        start += size
-        counted.append(cache.length == start and bool((cache.keys[..., :start, :] != 0).any(-1).all()))
+        old = [[x.clone() for x in cache.live(layer)] for layer in layers]
+        forward_cached(ids[:, fed : fed + size], model, cache)
+        for layer in layers:
+            kept += [_same_old_pairs(new, x, size) for new, x in zip(cache.live(layer), old[layer], strict=True)]
+        fed += size
+        live = [cache.live(layer)[0] for layer in layers]  # keys, each [1, g, n, dh], which are not 0
+        counted.append(cache.length == fed and all(x.shape[2] == min(fed, cache.room(i)) for i, x in enumerate(live)))
+        counted.append(all(bool((x != 0).any(-1).all()) for x in live))
     other = ids.clone()
     other[0, -1] = (ids[0, -1] + 1) % model.config.vocab_size
     (a, one), (b, two) = (in_chunks(model, x, sizes) for x in (ids, other))
     last = ids.shape[1] - 1
+    behind = [x[:, :, fed:] for x in (*cache.keys, *cache.values)]
+    pairs = [(x[:, :, :-1], y[:, :, :-1]) for layer in layers for x, y in zip(one.live(layer), two.live(layer), strict=True)]
     return {
         "holds_t_pairs": all(counted),
-        "nothing_behind_them": not cache.keys[..., start:, :].any() and not cache.values[..., start:, :].any(),
+        "nothing_behind_them": not any(x.any() for x in behind),
         "old_pairs_kept": all(kept),
         "causal_logits": torch.equal(a[:, :last], b[:, :last]) and not torch.equal(a[:, last], b[:, last]),
-        "causal_pairs": torch.equal(one.keys[..., :last, :], two.keys[..., :last, :])
-        and torch.equal(one.values[..., :last, :], two.values[..., :last, :]),
-        "bytes_as_counted": cache.nbytes == bytes_of(model.config, cache.capacity, cache.batch, cache.keys.element_size()),
+        "causal_pairs": all(torch.equal(x, y) for x, y in pairs),
+        "bytes_as_counted": cache.nbytes == cache_bytes(model.config, cache.capacity, cache.batch, model.dtype.itemsize),
     }
 
 
-def bytes_of(config, tokens, batch=1, bytes_per_number=4):
-    """`cache_bytes` for a GPT-2 config."""
-    return cache_bytes(config.n_layer, config.n_head, config.head_width, tokens, batch, bytes_per_number)
+def _same_old_pairs(new, old, size):
+    """Whether what `new` [1, g, n, dh] still has of the positions in `old`, before `size` new ones, has the same bits."""
+    both = max(0, new.shape[2] - size)
+    return torch.equal(new[:, :, :both], old[:, :, old.shape[2] - both :])
 
 
 def reuse(model, prefix, endings):
@@ -157,7 +173,7 @@ def reuse(model, prefix, endings):
     for ending in endings:
         text = torch.cat([prefix, ending[None]], dim=1)
         second = Cached(model, cache=first.cache.copy())
-        logits, oracle = second(text)[:, -1], ch04.run(model, text)[:, -1]
+        logits, oracle = second(text)[:, -1], run(model, text)[:, -1]
         near = ch04.largest(logits - oracle) <= BOUND * ch04.largest(oracle)
         rows.append({"ending": len(ending), "computed": second.computed, "from_nothing": text.shape[1], "same": near})
     return rows
@@ -174,11 +190,11 @@ class RingCache(KVCache):
 
     def extend(self, layer, k, v):
         for i in range(k.shape[2]):
-            slot = (self.length + i) % self.capacity
-            self.keys[layer, :, :, slot] = k[:, :, i]
-            self.values[layer, :, :, slot] = v[:, :, i]
-        end = min(self.length + k.shape[2], self.capacity)
-        return self.keys[layer, :, :, :end], self.values[layer, :, :, :end]
+            slot = (self.length + i) % self.room(layer)
+            self.keys[layer][:, :, slot] = k[:, :, i]
+            self.values[layer][:, :, slot] = v[:, :, i]
+        end = min(self.length + k.shape[2], self.room(layer))
+        return self.keys[layer][:, :, :end], self.values[layer][:, :, :end]
 
     def advance(self, ids):
         for i in range(ids.shape[1]):
@@ -195,14 +211,14 @@ class Wrong:
 
     def __init__(self, model, at=positions, mask=mask_after, cache=None):
         self.model, self.at, self.mask = model, at, mask
-        self.cache = KVCache.of(model) if cache is None else cache
+        self.cache = KVCache(model) if cache is None else cache
 
     def __call__(self, ids):
         past = self.cache.length
         new = ids[:, past:]  # [1, T]: the prompt at first, then one token
         T, held = new.shape[1], min(past, self.cache.capacity)
-        x = pass_over(new, self.model.weights, self.model.config, self.cache, self.at(past, T), self.mask(held, T))
-        return gpt2.unembed(x, self.model.weights, self.model.config)
+        x = feed(new, self.model, self.cache, self.at(past, T), self.mask(held, T))
+        return program(self.model).unembed(x, self.model.weights, self.model.config)
 
 
 def always_zero(past, new):
@@ -217,7 +233,7 @@ def one_too_far(past, new):
 
 def top_left(past, new):
     """The square causal mask of `new` tokens laid on the first columns of [new, past + new]; for a first chunk it is right."""
-    return torch.ones(new, past + new, dtype=torch.bool).triu(1)
+    return torch.full((new, past + new), -math.inf).triu(1)
 
 
 FAILURES = ("position always 0", "position off by one", "ring buffer", "another prefix", "mask aligned top left")
@@ -237,11 +253,11 @@ def wrong(model, name, ids, prompt, capacity):
     if name == "position off by one":
         return Wrong(model, at=one_too_far)
     if name == "ring buffer":
-        return Wrong(model, cache=RingCache.of(model, capacity=capacity))
+        return Wrong(model, cache=RingCache(model, capacity=capacity))
     if name == "another prefix":
-        cache, other = KVCache.of(model), ids[:, :prompt].clone()
+        cache, other = KVCache(model), ids[:, :prompt].clone()
         other[0, 0] = (ids[0, 0] + 1) % model.config.vocab_size  # a prompt of the same length that begins with another token
-        forward_cached(other[:, : prompt - 1], model.weights, model.config, cache)
+        forward_cached(other[:, : prompt - 1], model, cache)
         return Wrong(model, cache=cache)
     if name == "mask aligned top left":
         return Wrong(model, mask=top_left)
@@ -255,7 +271,7 @@ def failure(model, name, ids, prompt, capacity, tolerance=1e-3):
     the logits are from the oracle's there, of the largest logit; moved: positions whose argmax is another. raised: the exception
     that it ended with, or None.
     """
-    oracle = ch04.run(model, ids)[0]  # [T, V]
+    oracle = run(model, ids)[0]  # [T, V]
     forward, found, raised = wrong(model, name, ids, prompt, capacity), {}, None
     try:
         for t in range(prompt, ids.shape[1] + 1):
@@ -283,7 +299,7 @@ def failure(model, name, ids, prompt, capacity, tolerance=1e-3):
 def failure_text(model, name, ids, tokens, capacity):
     """The greedy continuation of the prompt `ids` [1, T] with this failure, as text."""
     made = generate(ids, model, tokens, end=None, forward=wrong(model, name, ids, ids.shape[1], capacity))
-    return decode(made.sequence(), model.tokenizer) if model.tokenizer else str(made.sequence())
+    return decode(made.sequence(), model) if model.tokenizer else str(made.sequence())
 
 
 def guarded(ids, config, cache, at, mask):
@@ -296,7 +312,7 @@ def guarded(ids, config, cache, at, mask):
     if at.tolist() != list(range(past, past + T)):
         raise BadInput(f"positions {at.tolist()[:3]} for new tokens, and the cache holds {past}; take them from its length")
     right = torch.arange(past + T) <= torch.arange(past, past + T)[:, None]  # [T, S], True: to be seen
-    seen = torch.ones_like(right) if mask is None else ~mask
+    seen = torch.ones_like(right) if mask is None else mask == 0
     if not torch.equal(seen, right):
         raise BadInput(f"the first new position sees {int(seen[0].sum())} positions, not {past + 1}; align the mask bottom right")
 
@@ -344,14 +360,14 @@ def tokens_processed(prompt, new):
 
 
 def flops_of_loop(config, prompt, new):
-    """(naive, cached): FLOPs of chapter 4's model for `new` tokens after a prompt, logits at the last position only.
+    """(naive, cached): FLOPs of the model's matmuls for `new` tokens after a prompt, logits at the last position only.
 
     Each pass over T positions of which `past` are cached: T columns of matmuls, T (past + T) pairs of query and key (the full
     rectangle, as the program executes), and one row of the output projection.
     """
 
     def step(past, T):
-        parts = gpt2.flops_per_token(config, past + T)
+        parts = program(config).flops_per_token(config, past + T)
         return T * (parts["total"] - parts["output_projection"]) + parts["output_projection"]
 
     naive = sum(step(0, prompt + j) for j in range(new))
@@ -398,7 +414,8 @@ def loop_times(model, prompt, new, marks, runs=3, seed=0, timer=time.perf_counte
 
 def memory(config, tokens, bytes_per_number=2):
     """Bytes of one sequence's cache at so many tokens, beside those of the weights, and how many sequences outweigh them."""
-    one, weights = bytes_of(config, tokens, 1, bytes_per_number), gpt2.parameter_count(config)["total"] * bytes_per_number
+    one = cache_bytes(config, tokens, 1, bytes_per_number)
+    weights = program(config).parameter_count(config)["total"] * bytes_per_number
     return {"tokens": tokens, "cache_bytes": one, "weight_bytes": weights, "sequences_to_outweigh": weights // one + 1}
 
 

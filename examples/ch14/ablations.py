@@ -4,7 +4,7 @@
     python examples/ch14/ablations.py --model smollm2 --plot a.svg  # of a real Llama, on one long text: a few minutes
 
 A model is trained with everything in place, so what is taken out here is missed, and how much says what the trained weights had
-come to count on. It does not say how well a model would do that was trained without it. Each ablation is one field of `Choices`
+come to count on. It does not say how well a model would do that was trained without it. Each ablation is one field of `Config`
 changed (or `causal`, which is none of them), so that the pass differs in that and in nothing else.
 """
 
@@ -22,12 +22,12 @@ import torch
 from tqdm import tqdm
 
 from examples.ch01.command import BadInput, Parser, command, dump_json, table, whole_number
-from examples.ch02.artefact import load
+from examples.ch02.config import general
+from examples.ch02.model import general_form, load, run
 from examples.ch03.tokens import decode, encode
 from examples.ch04 import experiments as ch04
 from examples.ch04.plots import check_target
 from examples.ch05.generate import generate
-from examples.ch14 import families, variants
 from examples.ch14.ablation_plots import plot_by_position
 
 HERE = Path(__file__).resolve().parent
@@ -50,7 +50,7 @@ def ablations(model):
     family that has no positions, say, or DeepSeek's latent attention, which turns whatever `positions` says), and the other norm
     for gains that are stored as what they differ from 1, which only RMS norm reads so.
     """
-    config = families.choices_of(model.config)
+    config = general(model.config)
     found = [(UNTOUCHED, config, True), ("no causal mask", config, False)]
     if config.positions != "none" and config.latent is None:
         found.append(("no positions", replace(config, positions="none"), True))
@@ -78,7 +78,7 @@ def held_text(model):
 
 def prompt(model, new=1):
     """The short prompt [1, P] that is gone on from; raises BadInput where the model has no room for `new` tokens behind it."""
-    ids = encode("Good morrow, my" if model.manifest.get("source") == "embedded" else "The capital of France is", model.tokenizer)
+    ids = encode("Good morrow, my" if model.manifest.get("source") == "embedded" else "The capital of France is", model)
     room = model.config.n_positions - ids.shape[1] + 1  # the last token is never fed
     if not 1 <= new <= room:
         raise BadInput(f"{new} new tokens; behind the prompt there is room for 1 to {room}, give one of these")
@@ -92,7 +92,7 @@ def held_windows(model, tokens=None):
     no token is predicted twice; what is left behind the last whole one is not used. tokens: how many positions to use at most;
     None is all. Raises BadInput for more than the text has.
     """
-    ids = encode(held_text(model), model.tokenizer)[0]  # [N]
+    ids = encode(held_text(model), model)[0]  # [N]
     most = len(ids) - 1
     tokens = most if tokens is None else tokens
     if not 1 <= tokens <= most:
@@ -113,7 +113,7 @@ def bins(T, count=BINS):
 
 
 @torch.no_grad()
-def losses(ids, weights, config, causal=True):
+def losses(ids, model, causal=True):
     """(nats [n, T] float64, argmaxes [n, T]) of `ids` [n, T + 1], whose first T are fed and last T are the answers.
 
     The logits are float32, the cross-entropy is float64. An argmax among logits that are no numbers is -1.
@@ -126,7 +126,7 @@ def losses(ids, weights, config, causal=True):
     """
     nats, best = [], []
     for row in ids:  # one at a time: the logits of a real vocabulary are 0.2 MB a position
-        logits = variants.forward(row[None, :-1], weights, config, causal=causal)[0]  # [T, V]
+        logits = run(model, row[None, :-1], causal=causal)[0]  # [T, V]
         found = logits.argmax(-1)  # [T]
         best.append(torch.where(logits.isfinite().all(-1), found, -1))
         parts = []
@@ -142,11 +142,11 @@ class _NoNumbers(Exception):
 
 
 @torch.no_grad()
-def greedy(model, weights, config, causal, new):
+def greedy(model, causal, new):
     """The `new` most probable ids, one after another, behind `prompt`; the whole text is run anew each time. None: no numbers."""
 
     def forward(ids):
-        logits = variants.forward(ids, weights, config, causal=causal)  # [1, t, V]
+        logits = run(model, ids, causal=causal)  # [1, t, V]
         if not logits[:, -1].isfinite().all():
             raise _NoNumbers
         return logits
@@ -178,14 +178,14 @@ def _measure(model, name, windows, new, base=None):
     if base is None and name != UNTOUCHED:
         base = _measure(model, UNTOUCHED, windows, new)[1]
     config, causal = known[name]
-    weights = families.of(model)[1]
-    nats, best = losses(windows, weights, config, causal)  # [n, T]
-    ids = greedy(model, weights, config, causal, new)
+    changed = replace(general_form(model), config=config)
+    nats, best = losses(windows, changed, causal)  # [n, T]
+    ids = greedy(changed, causal, new)
     by_position = [{"first": a, "last": b, "loss": _number(nats[:, a : b + 1].mean().item())} for a, b in bins(nats.shape[1])]
     row = {"name": name, "mean_loss": _number(nats.mean().item()), "by_position": by_position}
     own_best, own_ids, own = base or (best, ids, row)
     row |= {"argmax_kept": int(((best == own_best) & (best >= 0)).sum()), "positions": best.numel()}
-    row |= {"text": None if ids is None else decode(ids, model.tokenizer), "same_tokens": _same(ids or [], own_ids or [])}
+    row |= {"text": None if ids is None else decode(ids, model), "same_tokens": _same(ids or [], own_ids or [])}
     row["breaks"] = breaks(row, own, ids)
     return row, (best, ids, row)
 
@@ -266,7 +266,7 @@ def main(argv=None):
     torch.set_num_threads(args.threads)
     check_target(args.plot)
     model = load(args.model, seed=args.seed)
-    windows, before = held_windows(model, args.tokens), decode(prompt(model, args.new)[0], model.tokenizer)
+    windows, before = held_windows(model, args.tokens), decode(prompt(model, args.new)[0], model)
     names = [name for name, _, _ in ablations(model)]
     with tqdm(total=len(names), unit="run", file=sys.stderr, disable=not sys.stderr.isatty(), leave=False) as bar:
         rows = run_all(model, args.tokens, args.new, bar.update)

@@ -1,116 +1,11 @@
-"""The choices in which families of transformers differ, as one frozen dataclass; `variants` computes what it says."""
+"""The choices in which families of transformers differ, in words: the options of a config, and what it computes line by line."""
 
-from dataclasses import dataclass
+from examples.ch02.config import Config
 
-from examples.ch02.llama import Rope
-
-
-@dataclass(frozen=True)
-class Latent:
-    """Multi-head latent attention: ranks of the compressed queries (None: not compressed) and keys, and the three head widths.
-
-    absorbed: which of two forms of the same function is computed; no config says so.
-    """
-
-    q_rank: int | None
-    kv_rank: int
-    plain: int  # of queries and keys without position
-    turned: int  # of queries and keys with it; one such key serves all heads
-    value: int
-    absorbed: bool = False
+_ACTIVATIONS = {"gelu_new": "GELU, tanh form", "gelu": "GELU, exact", "silu": "SiLU"}
 
 
-@dataclass(frozen=True)
-class Experts:
-    """A mixture: of `count` networks of width `width` each token takes `active`, and `shared` more always.
-
-    routing: "softmax" (Mixtral: the softmax over all, the best renormalised) or "sigmoid" (DeepSeek: scores by themselves, a bias
-    that chooses and does not weigh, only the best `best_groups` of `groups`). first_dense: how many first layers have no mixture.
-    """
-
-    count: int
-    active: int
-    width: int
-    routing: str = "softmax"
-    shared: int = 0
-    first_dense: int = 0
-    groups: int = 1
-    best_groups: int = 1
-    renormalise: bool = True
-    scale: float = 1.0
-
-
-@dataclass(frozen=True)
-class Choices:
-    """Which computation a config is: sizes, the ten choices, and the details that some families have beside them."""
-
-    model_type: str
-    vocab_size: int
-    n_embd: int
-    n_layer: int
-    n_head: int
-    kv_heads: int
-    head_width: int
-    inner_width: int
-    n_positions: int
-    # the ten choices
-    norm: str = "rms"  # or "layer"
-    norm_place: str = "pre"  # or "post", "both"
-    positions: str = "rope"  # or "learned", "sinusoidal", "alibi", "none"
-    latent: Latent | None = None  # None: h heads of queries on g of keys and values
-    activation: str = "silu"  # a name of chapter 4's ACTIVATIONS
-    gated: bool = True
-    experts: Experts | None = None
-    tie_word_embeddings: bool = False
-    biases: tuple = ()  # of "qkv", "o", "mlp"
-    windows: tuple = ()  # of each layer its window, or None; empty: none has one
-    qk_norm: bool = False
-    # details
-    norm_eps: float = 1e-6
-    unit_gain: bool = False  # gains are stored as what they differ from 1
-    final_norm: bool = True
-    embedding_norm: bool = False
-    embedding_scale: float = 1.0
-    score_scale: float | None = None  # None: 1 / sqrt(width of a query)
-    score_cap: float | None = None
-    logit_cap: float | None = None
-    rope: Rope | None = None  # where positions turn
-    window_rope: Rope | None = None  # of layers with a window, where it is another
-    interleaved: bool = False  # pairs (2i, 2i + 1) turn, not (i, i + dh / 2)
-    first_position: int = 0
-    residual: bool = True  # False only in this chapter's ablations
-
-    @property
-    def query_width(self):
-        """Numbers in one head's query and key."""
-        return self.latent.plain + self.latent.turned if self.latent else self.head_width
-
-    @property
-    def value_width(self):
-        """Numbers in one head's value."""
-        return self.latent.value if self.latent else self.head_width
-
-    def window(self, layer):
-        """The window of a layer, or None."""
-        return self.windows[layer] if self.windows else None
-
-    def has_experts(self, layer):
-        """Whether the layer's feed-forward network is a mixture."""
-        return self.experts is not None and layer >= self.experts.first_dense
-
-
-# before attention, after it, before the feed-forward network, after it
-NORMS = {
-    "pre": ("input_layernorm", None, "post_attention_layernorm", None),
-    "post": (None, "post_attention_layernorm", None, "post_feedforward_layernorm"),
-    "both": ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
-}
-
-
-_ACTIVATIONS = {"gelu_new": "GELU, tanh form", "gelu_pytorch_tanh": "GELU, tanh form", "gelu": "GELU, exact", "silu": "SiLU"}
-
-
-def options_of(config):
+def options_of(config: Config) -> dict[str, str]:
     """{choice: option}: which of the table's options a config takes in each of the ten choices."""
     act = _ACTIVATIONS.get(config.activation, config.activation)
     attention = "MLA" if config.latent else {1: "MQA", config.n_head: "MHA"}.get(config.kv_heads, "GQA")
@@ -131,7 +26,7 @@ def options_of(config):
     }
 
 
-def explain(config):
+def explain(config: Config) -> list[str]:
     """Which computation a config is, line by line in the order of the pass: a list of sentences."""
     chosen = options_of(config)
     lines = [

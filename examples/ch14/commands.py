@@ -5,7 +5,7 @@ import json
 import torch
 
 from examples.ch01.command import Parser, show, table, whole_number
-from examples.ch02.artefact import load, require
+from examples.ch02.model import load, require
 from examples.ch03.tokens import decode
 from examples.ch04 import experiments as ch04
 from examples.ch14 import experiments as ex
@@ -48,7 +48,7 @@ def compare(args):
         points.setdefault(r["point"], []).append(r["largest_difference"] / (r["largest_value"] or 1))
     by_point = [[point, len(x), f"{ch04.worst(x):.1e}"] for point, x in points.items()]
     heads = ["text", "batch x tokens", "largest difference", "largest logit", "difference / logit", "same argmax"]
-    text = decode(found["greedy"], model.tokenizer) if model.tokenizer else str(found["greedy"])
+    text = decode(found["greedy"], model) if model.tokenizer else str(found["greedy"])
     lines = [
         f"{args.model}: a Llama of {model.config.n_layer} layers, width {model.config.n_embd}, {model.config.n_head} heads with "
         f"{model.config.kv_heads} of keys and values, {value['parameters']:,} parameters; beside transformers, eager, float32",

@@ -8,7 +8,8 @@ of two forms, both exact: "expanded", in which each position's keys and values a
 """
 
 from examples.ch01.command import BadInput
-from examples.ch14.choices import NORMS
+from examples.ch02.config import NORMS
+from examples.ch10 import kv_cache
 
 FORMS = ("absorbed", "expanded")
 
@@ -116,25 +117,12 @@ def _pairs(tokens, window):
 
 
 def cached_numbers(config, form="absorbed"):
-    """Numbers that one layer keeps for one position: keys and values of g heads, or MLA's short vector and its turning key."""
-    if config.latent is None:
-        return 2 * config.kv_heads * config.head_width
-    if form == "absorbed":
-        return config.latent.kv_rank + config.latent.turned
+    """Numbers that one layer keeps for one position, by chapter 10; of latent attention expanded, keys and values of all heads."""
+    if config.latent is None or form == "absorbed":
+        return kv_cache.cached_numbers(config)
     return config.n_head * (config.query_width + config.value_width)
 
 
 def kv_bytes_per_token(config, bytes_per_number=2, form="absorbed"):
     """Bytes that one more token adds to the cache, while no layer's window is full: 2 L g dh bytes, or MLA's."""
     return config.n_layer * cached_numbers(config, form) * bytes_per_number
-
-
-def cache_bytes(config, tokens, batch=1, bytes_per_number=2, form="absorbed"):
-    """Bytes of the cache of `batch` sequences of `tokens`; a layer with a window keeps as many positions as that at most.
-
-    Raises BadInput for fewer than no tokens or sequences.
-    """
-    if tokens < 0 or batch < 0:
-        raise BadInput(f"a cache of {batch} sequences of {tokens} tokens; neither can be below 0")
-    positions = sum(seen(config, i, tokens) for i in range(config.n_layer))
-    return batch * positions * cached_numbers(config, form) * bytes_per_number

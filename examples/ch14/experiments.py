@@ -6,20 +6,21 @@ from dataclasses import replace
 
 import torch
 
-from examples.ch02.artefact import Artefact, random_tensor, tensor_shapes
+from examples.ch02.config import Config, Experts, Latent
+from examples.ch02.layout import tensor_shapes, weight_shapes
+from examples.ch02.model import Model, general_form, random_tensor, run
 from examples.ch03.tokens import encode
 from examples.ch04 import experiments as ch04
+from examples.ch04.gpt2_from_scratch import Trace, causal_mask
+from examples.ch04.library import library_model, library_trace
 from examples.ch05.experiments import library_greedy
 from examples.ch05.generate import generate
-from examples.ch10.kv_cache import KVCache
-from examples.ch14 import library as ch14_library
+from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, forward_cached, stream_cached
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14 import peers, serving, variants
 from examples.ch14.ablations import PLAY
-from examples.ch14.choices import Choices, Experts, Latent, options_of
-from examples.ch14.counts import cache_bytes, flops_per_token, kv_bytes_per_token, parameter_count
-from examples.ch14.families import choices_of, of, weight_shapes
-from examples.ch14.variant_cache import VariantCache, forward_cached
+from examples.ch14.choices import options_of
+from examples.ch14.counts import flops_per_token, kv_bytes_per_token, parameter_count
 
 PROMPT = "The capital of France is"
 BEFORE = ch04.OTHERS[2]  # the text that stands before another one
@@ -35,18 +36,18 @@ def llama_agreement(model, prompt=PROMPT, tokens=40, seed=0):
     {prompts, edges, layers, worst, same_argmax, positions, greedy, greedy_tokens, greedy_same, within}. worst: the largest
     difference of a logit over the largest logit.
     """
-    library = ch14_library.library_model(model)
+    library = library_model(model)
     prompts = ch04.compare_prompts(model, library) if model.tokenizer else []
     full = min(ch04.LONGEST, model.config.n_positions)
     edges = []
     for batch, length in sorted({(1, 1), (1, min(2, full)), (4, min(64, full)), (1, full)}):
         ids = ch04.random_ids(model, length, batch, seed)
         with torch.no_grad():
-            edges.append(ch04.agreement(ch04.run(model, ids), library(ids, use_cache=False).logits))
-    ids = encode(prompt, model.tokenizer) if model.tokenizer else ch04.random_ids(model, min(5, full), seed=seed)
+            edges.append(ch04.agreement(run(model, ids), library(ids, use_cache=False).logits))
+    ids = encode(prompt, model) if model.tokenizer else ch04.random_ids(model, min(5, full), seed=seed)
     layers = ch04.compare_layers(model, library, ids)
     new = min(tokens, model.config.n_positions - ids.shape[1] + 1)
-    cached = llama.Cached(model, capacity=ids.shape[1] + new - 1)  # the last token is never fed
+    cached = Cached(model, capacity=ids.shape[1] + new - 1)  # the last token is never fed
     ours = generate(ids, model, new, end=None, forward=cached).sequence()
     theirs = library_greedy(library, ids, new)
     rows = prompts + edges
@@ -77,9 +78,9 @@ LENGTH = 20  # of the text that crosses every window
 
 
 def case_models(kind, changes, seed=0):
-    """(library, config, weights) of a case: transformers' tiny model, and ours as chapter 2 reads the files it writes."""
+    """(library, model) of a case: transformers' tiny model, and ours in the general form, read from the files that it writes."""
     library = peers.library_tiny(kind, seed, **changes)
-    return library, *of(peers.by_files(library))
+    return library, general_form(peers.by_files(library))
 
 
 def case_shapes(config):
@@ -94,14 +95,14 @@ def case_agreement(case, kind, changes, seed=0):
     worst: largest difference of a logit over the largest logit, over `case_shapes`. worst_point: the same of every tensor that both
     traces have. above_diagonal: the largest change of a logit before the token that changed; 0 is exact.
     """
-    library, config, weights = case_models(kind, changes, seed)
+    library, model = case_models(kind, changes, seed)
     rows = []
-    for batch, tokens in case_shapes(config):
-        ids = some_ids(config, tokens, batch, seed)
-        rows.append(ch04.agreement(variants.forward(ids, weights, config), library(ids, use_cache=False).logits))
-    kept, ids = {}, some_ids(config, LENGTH, seed=seed)
-    variants.forward(ids, weights, config, trace=lambda point, layer, x: kept.setdefault((point, layer), x))
-    points = [ch04.largest(kept[key] - right) / ch04.largest(right) for key, right in peers.library_trace(library, ids).items()]
+    for batch, tokens in case_shapes(model.config):
+        ids = ch04.random_ids(model, tokens, batch, seed)
+        rows.append(ch04.agreement(run(model, ids), library(ids, use_cache=False).logits))
+    kept, ids = Trace(), ch04.random_ids(model, LENGTH, seed=seed)
+    run(model, ids, trace=kept)
+    points = [ch04.largest(kept[key] - right) / ch04.largest(right) for key, right in library_trace(library, ids).items()]
     return {
         "case": case,
         "model_type": kind,
@@ -110,23 +111,11 @@ def case_agreement(case, kind, changes, seed=0):
         "points": len(points),
         "same_argmax": sum(r["same_argmax"] for r in rows),
         "positions": sum(r["positions"] for r in rows),
-        "above_diagonal": ch04.above_diagonal(influence(config, weights, ids)),
-        "parameters": parameter_count(config)["total"],
+        "above_diagonal": ch04.above_diagonal(ch04.influence(model, ids)),
+        "parameters": parameter_count(model.config)["total"],
         "library_parameters": sum(w.numel() for w in library.parameters()),
-        "options": options_of(config),
+        "options": options_of(model.config),
     }
-
-
-def some_ids(config, tokens, batch=1, seed=0):
-    """Random ids [batch, tokens] of the config's vocabulary."""
-    return torch.randint(config.vocab_size, (batch, tokens), generator=torch.Generator().manual_seed(seed))
-
-
-def influence(config, weights, ids):
-    """Chapter 4's `influence` of the configurable forward, for GPT-2 and Llama too, whose own families have another."""
-    return ch04.influence(
-        Artefact(config, weights, None, {}), ids, forward=lambda m, ids: variants.forward(ids, m.weights, m.config)
-    )
 
 
 def agreements(progress=lambda: None):
@@ -139,7 +128,7 @@ def agreements(progress=lambda: None):
 
 
 BASE = "llama-3-8b"
-OPTIONS = (  # (choice, option, the fields of Choices that make it from the base)
+OPTIONS = (  # (choice, option, the fields of Config that make it from the base)
     ("normalisation", "layer norm", {"norm": "layer"}),
     ("normalisation", "RMS norm", {}),
     ("its place", "pre", {}),
@@ -202,7 +191,10 @@ def option_effects(load=SERVED):
             {
                 **{"choice": choice, "option": option, "families": used.get((choice, option), []), "is_base": config == base},
                 **{"parameters": row["parameters"], "parameters_change": row["parameters"] - zero["parameters"]},
-                **{"kv_bytes_per_token": kv_bytes_per_token(config), "cache_bytes": cache_bytes(config, tokens)},
+                **{
+                    "kv_bytes_per_token": kv_bytes_per_token(config),
+                    "cache_bytes": cache_bytes(config, tokens, 1, 2),
+                },
                 **{"flops_per_token": flops_per_token(config, tokens)["total"]},
                 "flops_change": flops_per_token(config, tokens)["total"] - flops_per_token(base, tokens)["total"],
                 **{key: row[key] for key in ("memory_bytes", "step_bytes_per_token")},
@@ -258,24 +250,27 @@ def alibi_rounding(tokens=2048, seed=0):
 
     The library adds a slope times the key's position, we take a slope times the distance: the same shares, other numbers to round.
     """
-    library, config, weights = case_models("bloom", {}, seed)
-    config = replace(config, n_positions=tokens)
-    ids = some_ids(config, tokens, seed=seed)
+    library, model = case_models("bloom", {}, seed)
+    model = replace(model, config=replace(model.config, n_positions=tokens))
+    ids = ch04.random_ids(model, tokens, seed=seed)
     with torch.no_grad():
-        exact = variants.forward(ids, {name: w.double() for name, w in weights.items()}, config)
-        ours, theirs = variants.forward(ids, weights, config), library(ids, use_cache=False).logits
+        exact = run(model.to(dtype=torch.float64), ids)
+        ours, theirs = run(model, ids), library(ids, use_cache=False).logits
         double = library.double()(ids, use_cache=False).logits
     found = {"ours": ours, "library": theirs, "library_float64": double}
     return {"tokens": tokens} | {name: ch04.agreement(x, exact)["relative_difference"] for name, x in found.items()}
 
 
+def in_absorbed_form(model):
+    """The model with its latent attention in the other of the two forms."""
+    return replace(model, config=replace(model.config, latent=replace(model.config.latent, absorbed=True)))
+
+
 def absorbed(tokens=LENGTH, seed=0):
     """Latent attention in both forms on the tiny DeepSeek-V3: how far apart, of the largest logit, over a batch of two."""
-    _, config, weights = case_models("deepseek_v3", {}, seed)
-    ids = some_ids(config, tokens, 2, seed)
-    expanded = variants.forward(ids, weights, config)
-    other = replace(config, latent=replace(config.latent, absorbed=True))
-    return ch04.agreement(variants.forward(ids, weights, other), expanded)
+    _, model = case_models("deepseek_v3", {}, seed)
+    ids = ch04.random_ids(model, tokens, 2, seed)
+    return ch04.agreement(run(in_absorbed_form(model), ids), run(model, ids))
 
 
 SPLITS = ([1] * LENGTH, [7, 1, 5, 7], [LENGTH - 1, 1])  # ways to feed a text of LENGTH tokens
@@ -286,19 +281,19 @@ def cached_agreement(case, kind, changes, seed=0):
     """One case fed through its cache in each of SPLITS: {case, worst, same_argmax, positions, bytes_as_counted}.
 
     worst: the largest difference of a logit from the whole pass, over the largest logit; latent attention in both forms.
-    bytes_as_counted: whether after every chunk the cache holds exactly what `counts.cache_bytes` says.
+    bytes_as_counted: whether caches made for as many positions as each chunk has reached take exactly what `cache_bytes` says.
     """
-    _, config, weights = case_models(kind, changes, seed)
-    forms = [config] + ([replace(config, latent=replace(config.latent, absorbed=True))] if config.latent else [])
-    ids, rows, counted = some_ids(config, LENGTH, 2, seed), [], True
+    _, model = case_models(kind, changes, seed)
+    forms = [model] + ([in_absorbed_form(model)] if model.config.latent else [])
+    ids, rows, counted = ch04.random_ids(model, LENGTH, 2, seed), [], True
     for form in forms:
-        whole = variants.forward(ids, weights, form)
+        whole = run(form, ids)
         for sizes in SPLITS:
-            cache, logits, start = VariantCache(form, ids.shape[0]), [], 0
+            cache, logits, start = KVCache(form, ids.shape[0], LENGTH), [], 0
             for size in sizes:
-                logits.append(forward_cached(ids[:, start : start + size], weights, form, cache))
+                logits.append(forward_cached(ids[:, start : start + size], form, cache))
                 start += size
-                counted = counted and cache.nbytes == cache_bytes(form, start, 2, 4)
+                counted = counted and cache.copy(capacity=start).nbytes == cache_bytes(form.config, start, 2)
             rows.append(ch04.agreement(torch.cat(logits, 1), whole))
     return {
         "case": case,
@@ -312,15 +307,15 @@ def cached_agreement(case, kind, changes, seed=0):
 # ------------------------------------------------------------------------------------------------------------- depth and norms
 
 
-def random_weights(config, seed=0):
-    """Weights of a config: gains 1, biases 0, matrices normal with variance 1 / inputs, so that they keep the size of a vector."""
+def small_model(config, seed=0):
+    """A `Model` of a general config: gains 1, biases 0, matrices normal with variance 1 / inputs, which keep a vector's size."""
     generator, weights = torch.Generator().manual_seed(seed), {}
     for name, shape in weight_shapes(config).items():
         if len(shape) == 2:
             weights[name] = torch.randn(shape, generator=generator) * shape[1] ** -0.5
         else:
             weights[name] = torch.ones(shape) if name.endswith("weight") else torch.zeros(shape)
-    return weights
+    return Model(config, weights, program="examples.ch14.variants")
 
 
 def depth_config(norm_place, layers, width=64):
@@ -328,7 +323,7 @@ def depth_config(norm_place, layers, width=64):
     sizes = dict(vocab_size=64, n_embd=width, n_layer=layers, n_head=4, kv_heads=4, head_width=width // 4, inner_width=4 * width)
     more = dict(n_positions=32, norm="layer", norm_place=norm_place, final_norm=norm_place != "post", positions="none")
     more["embedding_scale"] = width**0.5  # rows of variance 1 / d: with it the stream starts at a root mean square of 1
-    return Choices("depth", **sizes, **more, gated=False, norm_eps=1e-5)
+    return Config("depth", **sizes, **more, gated=False, norm_eps=1e-5)
 
 
 def norms_on_the_path(config):
@@ -344,19 +339,15 @@ def depth_row(norm_place, layers, seeds=range(9)):
     """
     config, growth, gradients, lasts = depth_config(norm_place, layers), [], [], []
     for seed in seeds:
-        weights, ids = random_weights(config, seed), some_ids(config, 33, seed=seed)
-        streams = []
-
-        def trace(point, layer, x, streams=streams):
-            if point in ("embedding", "residual"):
-                streams.append(x)
-
+        model = small_model(config, seed)
+        weights, ids = model.weights, ch04.random_ids(model, 33, seed=seed)
+        streams = Trace("embedding", "residual")
         matrix = weights[f"model.layers.{layers - 1}.mlp.down_proj.weight"].requires_grad_()
         weights["model.embed_tokens.weight"].requires_grad_()
-        logits = variants.forward(ids[:, :-1], weights, config, trace=trace)
-        streams[0].retain_grad()
+        logits = run(model, ids[:, :-1], trace=streams)
+        first, *_, last = streams.values()
+        first.retain_grad()
         torch.nn.functional.cross_entropy(logits[0], ids[0, 1:]).backward()
-        first, last = streams[0], streams[-1]
         growth.append((last.square().mean().sqrt() / first.square().mean().sqrt()).item())
         gradients.append(first.grad.norm().item())
         lasts.append(matrix.grad.norm().item())
@@ -381,13 +372,14 @@ def training(norm_place, layers, seed=0, steps=150, rate=1e-3, width=64, warm_up
     """
     text = torch.tensor(list(PLAY.read_bytes()))
     config = replace(depth_config(norm_place, layers, width), vocab_size=256, positions="learned")
-    weights = {name: w.requires_grad_() for name, w in random_weights(config, seed).items()}
-    adam, generator, losses = torch.optim.Adam(weights.values(), lr=rate), torch.Generator().manual_seed(seed), []
+    model = small_model(config, seed)
+    adam = torch.optim.Adam([w.requires_grad_() for w in model.weights.values()], lr=rate)
+    generator, losses = torch.Generator().manual_seed(seed), []
     for step in range(steps):
         adam.param_groups[0]["lr"] = rate * min(1, (step + 1) / warm_up)
         starts = torch.randint(len(text) - 33, (8,), generator=generator)
         batch = torch.stack([text[i : i + 33] for i in starts])  # [8, 33]
-        logits = variants.forward(batch[:, :-1], weights, config)  # [8, 32, 256]
+        logits = run(model, batch[:, :-1])  # [8, 32, 256]
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
         adam.zero_grad()
         loss.backward()
@@ -422,11 +414,12 @@ def reach(window, layers, tokens=40, seed=0):
     The id at position 0 changes, and all logits are compared exactly; the farthest one that is not bit for bit the same counts.
     """
     sizes = dict(vocab_size=53, n_embd=16, n_layer=layers, n_head=2, kv_heads=2, head_width=8, inner_width=32, n_positions=tokens)
-    config = Choices("window", **sizes, positions="none", windows=(window,) * layers)
-    weights, ids = random_weights(config, seed), some_ids(config, tokens, seed=seed)
+    config = Config("window", **sizes, positions="none", windows=(window,) * layers)
+    model = small_model(config, seed)
+    ids = ch04.random_ids(model, tokens, seed=seed)
     other = ids.clone()
     other[0, 0] = (other[0, 0] + 1) % config.vocab_size
-    changed = (variants.forward(ids, weights, config) != variants.forward(other, weights, config))[0].any(-1)  # [T]
+    changed = (run(model, ids) != run(model, other))[0].any(-1)  # [T]
     return {"window": window, "layers": layers, "farthest": int(changed.nonzero().max()), "formula": layers * (window - 1)}
 
 
@@ -438,14 +431,19 @@ def reaches(windows=(1, 2, 3, 4, 6), layers=(1, 2, 3, 4)):
 # --------------------------------------------------------------------------------------------------------- positions and prefixes
 
 
+def forward_at(model, ids, at):
+    """Logits [B, T, V] of `ids` [B, T] at positions `at` [T], by the configurable forward."""
+    x = variants.pass_over(ids, model.weights, model.config, at, causal_mask(len(at), len(at), model.device))  # [B, T, d]
+    return variants.unembed(x, model.weights, model.config)
+
+
 def shift(model, ids, by):
     """The same text `by` positions later, with nothing before it: {worst, same_argmax, positions} of its logits beside those at 0.
 
     Learned positions must have as many rows. A family whose scores see differences of positions only gives the same logits.
     """
-    config, weights = of(model)
-    at = torch.arange(ids.shape[1])
-    found = ch04.agreement(variants.forward(ids, weights, config, at=at + by), variants.forward(ids, weights, config, at=at))
+    model, at = general_form(model), torch.arange(ids.shape[1], device=model.device)
+    found = ch04.agreement(forward_at(model, ids, at + by), forward_at(model, ids, at))
     return {"by": by, "worst": found["relative_difference"], "same_argmax": found["same_argmax"], "positions": found["positions"]}
 
 
@@ -455,32 +453,26 @@ def prefix_keys(model, before, ids):
     Keys computed alone are turned on by t positions, which is all that RoPE needs; each entry is the largest difference from what
     the model computes for the whole text, over the largest value there.
     """
-    config, weights = of(model)
-    kept = {}
-
-    def keep(into):
-        return lambda point, layer, x: kept.setdefault((into, point, layer), x) if point in "kv" else None
-
+    model = general_form(model)
+    config, alone, whole = model.config, Trace("k", "v"), Trace("k", "v")
+    run(model, ids, trace=alone)
+    run(model, torch.cat([before, ids], 1), trace=whole)
     t = before.shape[1]
-    variants.forward(ids, weights, config, trace=keep("alone"))
-    variants.forward(torch.cat([before, ids], 1), weights, config, trace=keep("whole"))
     rows = []
 
     def on(keys, layer):
         """Keys [B, heads, T, width] turned on by t positions, by the layer's own rope; of latent ones the part that turns."""
         still, part = (0, keys.shape[-1]) if config.latent is None else (config.latent.plain, config.latent.turned)
         plain, turning = keys.split((still, part), dim=-1)
-        turning = (
-            variants.turned(turning, config, layer, torch.tensor([t])) / variants.rope_of(config, layer).gain
-        )  # which it has already
-        return torch.cat([plain, turning], dim=-1)
+        turning = variants.turned(turning, config, layer, torch.tensor([t]))
+        return torch.cat([plain, turning / variants.rope_of(config, layer).gain], dim=-1)  # the gain they have already
 
     for layer in range(config.n_layer):
         row = {"layer": layer}
         for point, name in (("k", "keys"), ("v", "values")):
-            alone, whole = kept["alone", point, layer], kept["whole", point, layer][:, :, t:]
-            alone = on(alone, layer) if point == "k" else alone
-            row[name] = ch04.largest(alone - whole) / (ch04.largest(whole) or 1)
+            ours, right = alone[point, layer], whole[point, layer][:, :, t:]
+            ours = on(ours, layer) if point == "k" else ours
+            row[name] = ch04.largest(ours - right) / (ch04.largest(right) or 1)
         rows.append(row)
     return rows
 
@@ -490,9 +482,9 @@ def prefix_keys(model, before, ids):
 
 def filled(model, batch, tokens):
     """A cache of `tokens` positions for `batch` sequences, full of noise: what a decode step costs does not depend on values."""
-    cache = KVCache.of(model, batch, tokens + 1)
-    cache.keys.normal_(generator=torch.Generator().manual_seed(0))
-    cache.values.normal_(generator=torch.Generator().manual_seed(1))
+    cache, generator = KVCache(model, batch, tokens + 1), torch.Generator().manual_seed(0)
+    for x in (*cache.keys, *cache.values):
+        x.normal_(generator=generator)
     cache.length = tokens
     return cache
 
@@ -502,8 +494,7 @@ def one_step(model, cache, ids, tokens):
 
     def step():
         cache.truncate(tokens)
-        x = llama.stream_cached(ids, model.weights, model.config, cache)
-        return llama.unembed(x, model.weights, model.config)
+        return llama.unembed(stream_cached(ids, model, cache), model.weights, model.config)
 
     return step
 
@@ -530,12 +521,12 @@ def machine_rates(runs=5, timer=time.perf_counter):
 
 def decode_beside_trace(model, contexts=(16, 512, 2000), batch=1, runs=9, timer=time.perf_counter):
     """A measured decode step of a Llama beside what `serving.decode_step` says at this machine's rates: rows of milliseconds."""
-    rates, config, rows = machine_rates(timer=timer), choices_of(model.config), []
+    rates, rows = machine_rates(timer=timer), []
     for context in contexts:
         ids = ch04.random_ids(model, 1, batch)
         step = one_step(model, filled(model, batch, context), ids, context)
         measured = in_turns({"step": step}, runs, timer)["step"]
-        traced = serving.decode_step(config, context, batch, bytes_per_number=4)
+        traced = serving.decode_step(model.config, context, batch, bytes_per_number=4)
         said = serving.step_times(traced, rates["flop_per_s"], rates["bytes_per_s"])
         rows.append(
             {
@@ -548,8 +539,8 @@ def decode_beside_trace(model, contexts=(16, 512, 2000), batch=1, runs=9, timer=
 
 
 def random_llama(config, seed=0):
-    """An `Artefact` of a LlamaConfig with random weights."""
-    return Artefact(config, {n: random_tensor(n, s, seed) for n, s in tensor_shapes(config).items()}, None, {})
+    """A `Model` of a Llama's config with random weights."""
+    return Model(config, {n: random_tensor(n, s, seed) for n, s in tensor_shapes(config).items()})
 
 
 def option_times(model, context=1000, batch=8, runs=7, timer=time.perf_counter):
@@ -561,17 +552,17 @@ def option_times(model, context=1000, batch=8, runs=7, timer=time.perf_counter):
     h = base.n_head
     kinds = {
         "as it is": (base, context),
-        "MHA": (replace(base, num_key_value_heads=h), context),
-        "MQA": (replace(base, num_key_value_heads=1), context),
+        "MHA": (replace(base, kv_heads=h), context),
+        "MQA": (replace(base, kv_heads=1), context),
         "a window of a quarter": (base, context // 4),
-        "biases everywhere": (replace(base, attention_bias=True, mlp_bias=True), context),
-        "half the feed-forward width": (replace(base, intermediate_size=base.intermediate_size // 2), context),
+        "biases everywhere": (replace(base, biases=("qkv", "o", "mlp")), context),
+        "half the feed-forward width": (replace(base, inner_width=base.inner_width // 2), context),
     }
     steps, said = {}, {}
     for name, (config, held) in kinds.items():
         other = random_llama(config)
         steps[name] = one_step(other, filled(other, batch, held), ch04.random_ids(other, 1, batch), held)
-        said[name] = serving.decode_step(choices_of(config), held, batch, 4)["bytes"]
+        said[name] = serving.decode_step(config, held, batch, 4)["bytes"]
     seconds = in_turns(steps, runs, timer)
     zero = "as it is"
     return [

@@ -16,45 +16,44 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
+from torch import Tensor
 
-from examples.ch01.command import BadInput, command
-from examples.ch04.gpt2_from_scratch import causal_mask, check_ids, no_trace
-from examples.ch10 import kv_cache
-from examples.ch14 import counts
-from examples.ch14.families import choices_of
+from examples.ch01.command import command
+from examples.ch02.config import Config
+from examples.ch04.gpt2_from_scratch import causal_mask, check_ids, no_trace, silu
+from examples.ch14.counts import flops_per_pass, flops_per_token, parameter_count  # noqa: F401  a program's cost formulas
 
 # -------------------------------------------------------------------------------------------------------- the forward pass
 
 
-def forward(ids, weights, config, causal=True, trace=None, masked_score=-math.inf):
+def forward(ids: Tensor, weights: dict, config: Config, causal: bool = True, trace=None) -> Tensor:
     """Logits [B, T, V] of `ids` [B, T]; arguments, points of the trace and errors as chapter 4's `forward`.
 
     k and v are traced with their own g heads, q and k after the rotation.
     """
-    x = residual_stream(ids, weights, config, causal, trace, masked_score)  # [B, T, d]
+    check_ids(ids, config)
+    T = ids.shape[1]
+    at = torch.arange(T, device=ids.device)  # [T], the positions
+    mask = causal_mask(T, T, ids.device) if causal else None
+    x = pass_over(ids, weights, config, at, mask, trace)  # [B, T, d]
     return unembed(x, weights, config, trace)  # [B, T, V]
 
 
-def residual_stream(ids, weights, config, causal=True, trace=None, masked_score=-math.inf):
-    """The stream [B, T, d] after the last layer, not yet normalised."""
-    check_ids(ids, config)
-    T = ids.shape[1]
-    mask = causal_mask(T, T, ids.device) if causal else None
-    return pass_over(ids, weights, config, torch.arange(T, device=ids.device), mask, masked_score, trace)
+def pass_over(ids: Tensor, weights: dict, config: Config, at: Tensor, mask: Tensor | None, trace=None, cache=None) -> Tensor:
+    """The stream [B, T, d] after the last layer of `ids` [B, T] at positions `at` [T]; arguments as chapter 4's `pass_over`.
 
-
-def pass_over(ids, weights, config, at, mask, masked_score=-math.inf, trace=None, cache=None):
-    """The stream [B, T, d] of `ids` [B, T] at positions `at` [T], each attending as `mask` [T, S] says."""
+    A cache gets keys after their rotation: a pair knows its position for good.
+    """
     trace = no_trace if trace is None else trace
     x = weights["model.embed_tokens.weight"][ids]  # [B, T, d]
     angles = rotation(at, config.rope, config.head_width, x.dtype)  # cos and sin, each [T, dh]
     trace("embedding", None, x)  # after the angles: a stopwatch counts positions to the embedding, as with GPT-2's table
     for layer in range(config.n_layer):
-        x = block(x, weights, config, layer, angles, mask, masked_score, trace, cache)  # [B, T, d]
+        x = block(x, weights, config, layer, angles, mask, trace, cache)  # [B, T, d]
     return x
 
 
-def unembed(x, weights, config, trace=None):
+def unembed(x: Tensor, weights: dict, config: Config, trace=None) -> Tensor:
     """Logits [B, T, V] of the last stream x [B, T, d], or of some of its positions."""
     trace = no_trace if trace is None else trace
     x = rms_norm(x, weights, "model.norm", config)  # [B, T, d]
@@ -65,12 +64,18 @@ def unembed(x, weights, config, trace=None):
     return logits
 
 
-def block(x, weights, config, layer, angles, mask, masked_score, trace, cache=None):
+def new_cache(config: Config, batch: int, capacity: int, **like) -> list[tuple[Tensor, Tensor]]:
+    """Room for keys and values, as chapter 4's `new_cache`, of g heads: [B, g, capacity, dh] each."""
+    shape = (batch, config.kv_heads, capacity, config.head_width)
+    return [(torch.zeros(shape, **like), torch.zeros(shape, **like)) for _ in range(config.n_layer)]
+
+
+def block(x, weights, config, layer, angles, mask, trace, cache=None):
     """One layer: two sublayers, each of which reads a normalised copy of the stream x [B, T, d] and adds to the stream."""
     name = f"model.layers.{layer}"
     normed = rms_norm(x, weights, f"{name}.input_layernorm", config)  # [B, T, d]
     trace("norm_1", layer, normed)
-    added = attention(normed, weights, config, layer, angles, mask, masked_score, trace, cache)  # [B, T, d]
+    added = attention(normed, weights, config, layer, angles, mask, trace, cache)  # [B, T, d]
     trace("attention", layer, added)
     x = x + added  # [B, T, d]
     trace("residual_mid", layer, x)
@@ -83,7 +88,7 @@ def block(x, weights, config, layer, angles, mask, masked_score, trace, cache=No
     return x
 
 
-def attention(x, weights, config, layer, angles, mask, masked_score, trace, cache=None):
+def attention(x, weights, config, layer, angles, mask, trace, cache=None):
     """What attention adds to the stream [B, T, d]. Query head i reads key and value head i // (h / g)."""
     B, T, _ = x.shape
     name, dh = f"model.layers.{layer}.self_attn", config.head_width
@@ -98,7 +103,7 @@ def attention(x, weights, config, layer, angles, mask, masked_score, trace, cach
         k, v = cache.extend(layer, k, v)  # each [B, g, S, dh]
     scores = by_group(q * dh**-0.5, k.transpose(-1, -2))  # [B, h, T, S]
     if mask is not None:
-        scores.masked_fill_(mask, masked_score)
+        torch.where(mask == 0, scores, mask.to(scores.dtype), out=scores)  # [B, h, T, S]
     trace("scores", layer, scores)
     A = torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(v.dtype)  # [B, h, T, S]
     trace("A", layer, A)
@@ -131,14 +136,9 @@ def linear(x, weights, name):
     return y if bias is None else y + bias
 
 
-def silu(x):
-    """x times the logistic function of x."""
-    return x * torch.sigmoid(x)
-
-
 def rms_norm(x, weights, name, config):
     """Each position's vector over its root mean square, times a gain for each of its d entries; nothing is centred."""
-    return rms(x, weights[f"{name}.weight"], config.rms_norm_eps)
+    return rms(x, weights[f"{name}.weight"], config.norm_eps)
 
 
 def rms(x, gain, eps=1e-6):
@@ -221,55 +221,6 @@ def rotate_interleaved(x, angles):
 def halves_order(dh):
     """[dh]: where each number of a head stands before its pairs are put half a head apart: 0, 2, 4, ..., then 1, 3, 5, ..."""
     return torch.arange(dh).view(-1, 2).T.flatten()
-
-
-# ---------------------------------------------------------------------------------------------------------- the cost model
-# The formulas for any family, of a Llama's choices: chapter 4's commands look for them beside the forward pass.
-
-
-def parameter_count(config):
-    """{component: parameters, ..., "total"}; see `counts.parameter_count`."""
-    return counts.parameter_count(choices_of(config))
-
-
-def flops_per_token(config, context):
-    """{component: FLOPs, ..., "total"} of one token over `context` positions, and errors; see `counts.flops_per_token`."""
-    return counts.flops_per_token(choices_of(config), context)
-
-
-def flops_per_pass(config, tokens, batch=1, pairs="full"):
-    """{component: FLOPs, ..., "total"} of one pass over [batch, tokens], and errors; see `counts.flops_per_pass`."""
-    return counts.flops_per_pass(choices_of(config), tokens, batch, pairs)
-
-
-# ------------------------------------------------------------------------------------------------------------- with a cache
-
-
-def forward_cached(ids, weights, config, cache, trace=None):
-    """Logits [B, T, V] of the new `ids` [B, T], which follow what chapter 10's `cache` holds; it holds them afterwards."""
-    x = stream_cached(ids, weights, config, cache, trace)  # [B, T, d]
-    return unembed(x, weights, config, trace)  # [B, T, V]
-
-
-def stream_cached(ids, weights, config, cache, trace=None):
-    """The stream [B, T, d] of the new positions. Keys are kept after their rotation: a pair knows its position for good."""
-    kv_cache.check(ids, config, cache)
-    dtype = weights["model.embed_tokens.weight"].dtype
-    if dtype != cache.keys.dtype:
-        raise BadInput(f"the cache is {cache.keys.dtype} and the weights are {dtype}; make it by KVCache.of")
-    past, T = cache.length, ids.shape[1]
-    at, mask = kv_cache.positions(past, T, ids.device), kv_cache.mask_after(past, T, ids.device)
-    x = pass_over(ids, weights, config, at, mask, trace=trace, cache=cache)  # [B, T, d]
-    cache.advance(ids)
-    return x
-
-
-class Cached(kv_cache.Cached):
-    """Chapter 10's `Cached` for this family."""
-
-    def last_logits(self, new):
-        x = stream_cached(new, self.model.weights, self.model.config, self.cache)  # [B, T, d]
-        return unembed(x[:, -1:], self.model.weights, self.model.config)
 
 
 def options():

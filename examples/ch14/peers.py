@@ -6,12 +6,12 @@ text, a vocabulary that is no round number; gains, biases and the routing's bias
 
 import tempfile
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from examples.ch01.command import BadInput
-from examples.ch02.artefact import load
+from examples.ch02.model import Model, load
 
 _OLD = dict(vocab_size=53, n_positions=32, n_embd=24, n_layer=3, n_head=4)
 _NEW = dict(vocab_size=53, hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4, head_dim=10)
@@ -75,40 +75,10 @@ def library_tiny(model_type, seed=0, **changes):
     return library
 
 
-def by_files(library):
-    """The `Artefact` that chapter 2 reads from the files that `save_pretrained` writes, names and layout and all."""
+def by_files(library) -> Model:
+    """The `Model` that chapter 2 reads from the files that `save_pretrained` writes, names and layout and all."""
     with tempfile.TemporaryDirectory() as holder:
         library.save_pretrained(holder)
         model = load(Path(holder))
         weights = {name: w.clone() for name, w in model.weights.items()}  # the files go
-    return type(model)(model.config, weights, None, model.manifest)
-
-
-NO_FLOAT64 = ("xglm",)  # the library's mask is a number that its float64 scores cannot take
-
-
-def library_model(model, dtype=torch.float32, device="cpu"):
-    """transformers' own reading of the folder of the `Artefact` `model`, eager in attention and experts."""
-    import transformers
-
-    if dtype == torch.float64 and model.config.model_type in NO_FLOAT64:
-        raise BadInput(f"transformers' {model.config.model_type} takes no float64; give another dtype")
-    if model.folder is None:
-        raise BadInput(f"a {model.config.model_type} is compared with transformers from its folder, and this one has none")
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    settings = dict(dtype=dtype, attn_implementation="eager", experts_implementation="eager")
-    return transformers.AutoModelForCausalLM.from_pretrained(model.folder, **settings).to(device).eval()
-
-
-@torch.no_grad()
-def library_trace(library, ids):
-    """{(point, layer): tensor} of one pass over `ids` [B, T], of what every family shows: the stream, the weights, the logits."""
-    output = library(ids, output_hidden_states=True, output_attentions=True, use_cache=False)
-    first, *inner, last = output.hidden_states  # the last one has been through the final norm, where there is one
-    kept = {("embedding", None): first}
-    for layer, (stream, A) in enumerate(zip([*inner, None], output.attentions, strict=True)):
-        kept["A", layer] = A
-        if stream is not None:
-            kept["residual", layer] = stream
-    return kept | {("final_norm", None): last, ("logits", None): output.logits}
+    return replace(model, weights=weights, path=None)

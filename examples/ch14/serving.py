@@ -4,11 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from examples.ch01.command import BadInput, read_json
-from examples.ch02.artefact import load_config
+from examples.ch02.config import Config, general
+from examples.ch02.families import read_config
+from examples.ch02.model import load_config
+from examples.ch10.kv_cache import cache_bytes
 from examples.ch14.choices import options_of
 from examples.ch14.counts import (
     attention_matrices,
-    cache_bytes,
     cached_numbers,
     flops_per_token,
     kv_bytes_per_token,
@@ -16,7 +18,6 @@ from examples.ch14.counts import (
     parameter_count,
     seen,
 )
-from examples.ch14.families import choices_from, choices_of
 
 CONFIGS = Path(__file__).resolve().parent / "configs.json"
 ALIASES = {"smollm2": "smollm2-135m"}  # the name that --model takes
@@ -28,19 +29,15 @@ def published():
     return read_json(CONFIGS)["models"]
 
 
-def config_named(source):
-    """The Choices of a published model by its name here, of "embedded", or of a folder or a `config.json`; raises BadInput."""
+def config_named(source: str) -> Config:
+    """The Config of a published model by its name here, of "embedded", or of a folder or a `config.json`; raises BadInput."""
     models = published()
     name = ALIASES.get(source, source)
     if name in models:
-        return choices_from(models[name]["config"], name)
-    if source == "embedded":
-        return choices_of(load_config())
-    path = Path(source)
-    if not path.exists():
+        return general(read_config(models[name]["config"], name))
+    if source != "embedded" and not Path(source).exists():
         raise BadInput(f"no config {source}: give a config.json, its folder, embedded, or one of {', '.join(models)}")
-    path = path / "config.json" if path.is_dir() else path
-    return choices_from(read_json(path), path)
+    return general(load_config(source))
 
 
 def serving_row(name, config, tokens=8192, batch=32, bytes_per_number=2):

@@ -8,7 +8,9 @@ import torch
 from tqdm import tqdm
 
 from examples.ch01.command import BadInput, Parser, show, table, whole_number
-from examples.ch02.artefact import load
+from examples.ch02.config import general
+from examples.ch02.model import load
+from examples.ch03.tokens import encode
 from examples.ch04 import experiments as ch04
 from examples.ch04.plots import check_target
 from examples.ch14 import experiments as ex
@@ -147,8 +149,8 @@ def prefix(args):
         "",
         table(["positions later", "logits off, of the largest", "same argmax"], shown),
     ]
-    if ex.of(model)[0].positions == "rope":
-        before = ch04.text_ids(model, ex.BEFORE) if model.tokenizer else ch04.random_ids(model, 7, seed=args.seed + 1)
+    if general(model.config).positions == "rope":
+        before = encode(ex.BEFORE, model) if model.tokenizer else ch04.random_ids(model, 7, seed=args.seed + 1)
         rows = ex.prefix_keys(model, before, ids)
         value |= {"before": before.shape[1], "layers": rows}
         text += [

