@@ -14,7 +14,7 @@ RIGHT_ATTENTION, RIGHT_LINEAR, RIGHT_NORM = gpt2.attention, gpt2.linear, gpt2.la
 
 def shifted_mask(shift):
     def attention(x, w, c, layer, mask, *rest):
-        return RIGHT_ATTENTION(x, w, c, layer, None if mask is None else torch.ones_like(mask).triu(shift), *rest)
+        return RIGHT_ATTENTION(x, w, c, layer, None if mask is None else torch.full_like(mask, -torch.inf).triu(shift), *rest)
 
     return attention
 

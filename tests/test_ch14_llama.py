@@ -14,7 +14,9 @@ from safetensors.torch import save_file
 from examples.ch01.command import BadInput
 from examples.ch02 import model as ch02
 from examples.ch02.config import Rope
-from examples.ch02.model import Model, config_from, load, tensor_shapes
+from examples.ch02.families import read_config
+from examples.ch02.layout import tensor_shapes
+from examples.ch02.model import Model, load, run
 from examples.ch03 import tokens
 from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
@@ -40,13 +42,18 @@ QUIET = settings(max_examples=60, deadline=None, derandomize=True, database=None
 
 
 def config(**changes):
-    """The tiny config L with `changes`; a change to None takes the key away."""
-    return config_from({k: v for k, v in (L | changes).items() if v is not None or k == "rope_scaling"}, "config.json")
+    """The config of `fields`."""
+    return read_config(fields(**changes), "config.json")
+
+
+def fields(**changes):
+    """The fields of L's config.json with `changes`; a change to None takes the key away."""
+    return {k: v for k, v in (L | changes).items() if v is not None or k == "rope_scaling"}
 
 
 def model(**changes):
     of = config(**changes)
-    return Model(of, {name: det(name, shape) for name, shape in tensor_shapes(of).items()})
+    return Model(of, {name: det(name, shape) for name, shape in tensor_shapes(of).items()}, fields=fields(**changes))
 
 
 MODEL = model()
