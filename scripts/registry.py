@@ -638,15 +638,15 @@ def _memory(_):
     rows = [ch10.memory(ch10.GPT3, t) for t in (1, 512, 2048)]
     gib = [{"tokens": r["tokens"], "bytes": r["cache_bytes"], "gib": r["cache_bytes"] / 2**30} for r in rows]
     cache = KVCache(load(dtype=torch.float16), batch=2, capacity=100)
-    texts = rows[-1]["sequences_to_outweigh"]
+    most = rows[-1]["sequences_to_outweigh"]
     return {
         "per_token_mib": rows[0]["cache_bytes"] / 2**20,
         "tokens": gib,
         "at_512_gib": gib[1]["gib"],
         "at_2048_gib": gib[2]["gib"],
         "weights_gib": round(rows[0]["weight_bytes"] / 2**30, 1),
-        "sequences_to_outweigh": texts,
-        "sequences_that_fit_below_the_weights": texts - 1,
+        "sequences_to_outweigh": most,
+        "sequences_that_fit_below_the_weights": most - 1,
         "sequences": [
             {"sequences": n, "cache_gib": round(n * gib[2]["gib"], 1), "weight_gib": round(rows[0]["weight_bytes"] / 2**30, 1)}
             for n in (1, 8, 16, 24, 32, 40, 48)
@@ -655,7 +655,7 @@ def _memory(_):
         "embedded_per_token_bytes": cache_bytes(load_config(), 1),
         "as_the_tensors": cache.nbytes
         == cache_bytes(load_config(), 100, 2, 2)
-        == cache.keys.numel() * 2 + cache.values.numel() * 2,
+        == sum(2 * x.numel() for x in (*cache.keys, *cache.values)),
     }
 
 
