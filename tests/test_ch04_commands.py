@@ -10,13 +10,14 @@ import torch
 
 from examples.ch01.command import BadInput
 from examples.ch02 import model as ch02
+from examples.ch03.tokens import encode
 from examples.ch04 import commands, plots
 from examples.ch04 import experiments as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.library import library_model
-from tests.support import IDS, FolderCase, G, call, config, weights, write_folder
+from tests.support import IDS, FolderCase, G, call, config, model, weights, write_folder
 
-MODEL = ch02.Model(config(), weights())
+MODEL = model()
 
 
 def tables(text):
@@ -158,7 +159,7 @@ class Options(TableCase):
 
     def test_prompt(self):
         value = self.run_once("mask", "--prompt", "Good night")[0]
-        self.assertEqual(value["ids"], ex.text_ids(ch02.load(), "Good night")[0].tolist())
+        self.assertEqual(value["ids"], encode("Good night", ch02.load())[0].tolist())
 
 
 class NotFinite(TableCase):
@@ -244,7 +245,7 @@ class Measurements(unittest.TestCase):
             theirs = library_model(MODEL, ex.DTYPES[name])
             ours_worst, library_worst, moved = [], [], 0
             for ids in batches:
-                reference, found = ex.run(exact, ids), ex.run(same, ids)
+                reference, found = ch02.run(exact, ids), ch02.run(same, ids)
                 ours_worst.append((found.double() - reference).abs().max().item())
                 library_worst.append((theirs(ids).logits.double() - reference).abs().max().item())
                 moved += int((found.argmax(-1) != reference.argmax(-1)).sum())
@@ -257,7 +258,7 @@ class Measurements(unittest.TestCase):
         other = IDS.clone()
         other[0, -1] = (IDS[0, -1] + 5) % 11
         for key, causal in (("with", True), ("without", False)):
-            before, after = (ex.run(MODEL, ids, causal=causal)[0] for ids in (IDS, other))
+            before, after = (ch02.run(MODEL, ids, causal=causal)[0] for ids in (IDS, other))
             self.assertEqual(found[f"change_{key}_mask"], (before - after).abs().amax(-1).tolist())
             moved = int((before.argmax(-1) != after.argmax(-1))[:-1].sum())
             self.assertEqual(found[f"earlier_argmax_moved_{key}_mask"], moved)
@@ -265,7 +266,7 @@ class Measurements(unittest.TestCase):
 
     def test_residual_columns(self):
         kept = {}
-        ex.run(MODEL, IDS, trace=lambda p, i, x: kept.setdefault((p, i), x))
+        ch02.run(MODEL, IDS, trace=lambda p, i, x: kept.setdefault((p, i), x))
         row = ex.residual_statistics(MODEL, IDS)[1]
         self.assertAlmostEqual(row["attention_norm"], kept["attention", 0].double().norm().item())
         self.assertAlmostEqual(row["mlp_norm"], kept["mlp", 0].double().norm().item())
@@ -289,9 +290,9 @@ class Measurements(unittest.TestCase):
             self.assertFalse(ex.position_by_itself(MODEL)["feed_forward"])
 
     def test_last_position(self):
-        x = gpt2.residual_stream(IDS, MODEL.weights, MODEL.config)
+        x = gpt2.pass_over(IDS, MODEL.weights, MODEL.config, torch.arange(8), gpt2.causal_mask(8, 8))
         last = gpt2.unembed(x[:, -1:], MODEL.weights, MODEL.config)
-        torch.testing.assert_close(last[0, 0], ex.run(MODEL, IDS)[0, -1], atol=1e-6, rtol=0)
+        torch.testing.assert_close(last[0, 0], ch02.run(MODEL, IDS)[0, -1], atol=1e-6, rtol=0)
         readings = iter([0, 1000, 1000, 2000, 2000, 2004, 2004, 2005])  # a slow first turn, then 4 s and 1 s
         found = ex.last_position_saving(MODEL, 8, runs=1, timer=lambda: next(readings))
         flops = gpt2.flops_per_pass(MODEL.config, 8)
@@ -317,7 +318,7 @@ class Measurements(unittest.TestCase):
             self.assertEqual(three, 3 * one)
         half = gpt2.tensor_table(config(), 8, bytes_per_number=2)
         for a, b in zip(half, gpt2.tensor_table(config(), 8), strict=True):
-            self.assertEqual(b["bytes"], a["bytes"] * (1 if a["point"] == "mask" else 2))  # the mask is of booleans
+            self.assertEqual(b["bytes"], a["bytes"] * (1 if a["point"] == "mask" else 2))  # the mask is of float32
 
     def test_a_trace_that_looks_empty(self):
         class Kept(dict):

@@ -13,6 +13,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from examples.ch01.command import BadInput
 from examples.ch02 import model as ch02
+from examples.ch02.layout import tensor_shapes
+from examples.ch03.tokens import encode
 from examples.ch04 import experiments as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.library import library_model, library_trace
@@ -77,7 +79,7 @@ class Forward(unittest.TestCase):
             theirs = library_gpt2(of, weights(of))(IDS).logits
             torch.testing.assert_close(logits(of), theirs, atol=3e-6, rtol=0, msg=lambda m, c=change: f"{c}: {m}")
             tensors = weights(of)
-            if change and ch02.tensor_shapes(of) == ch02.tensor_shapes(config()) and "reorder_and_upcast_attn" not in change:
+            if change and tensor_shapes(of) == tensor_shapes(config()) and "reorder_and_upcast_attn" not in change:
                 self.assertGreater((logits(of, tensors) - logits()).abs().max().item(), 1e-3, change)  # the switch does something
 
     def test_upcast_attention_in_half_precision(self):
@@ -149,7 +151,7 @@ class Agreement(unittest.TestCase):
         full = self.model.config.n_positions
         self.assertEqual({(r["batch"], r["tokens"]) for r in rows}, {(1, 1), (1, 2), (1, full - 1), (1, full), (4, 64)})
         with self.assertRaisesRegex(BadInput, f"{full + 1} tokens are more than n_positions {full}"):
-            ex.run(self.model, ex.random_ids(self.model, full + 1))
+            ch02.run(self.model, ex.random_ids(self.model, full + 1))
 
     def test_layer_by_layer(self):
         rows = ex.compare_layers(self.model, self.library, self.batches[3])
@@ -232,17 +234,17 @@ class Mask(unittest.TestCase):
             self.assertTrue(math.isnan(ex.change_last(self.model, self.ids)[0][0]))
 
     def test_scores_below_the_mask(self):  # C21
-        sharp = weights()
-        sharp["h.0.attn.c_attn.weight"] = sharp["h.0.attn.c_attn.weight"] * 300
+        plain = ch02.Model(config(), weights())
+        sharp = ex.sharpened(plain)
         other = IDS.clone()
         other[0, -1] = 0
-        for score, expected in ((-math.inf, 0.0), (-1e4, 0.0975)):
-            change = logits(tensors=sharp, masked_score=score) - logits(tensors=sharp, ids=other, masked_score=score)
+        for forward, expected in ((ch02.run, 0.0), (ex.masked_with_minus_1e4, 0.0975)):
+            change = forward(sharp, IDS) - forward(sharp, other)
             self.assertAlmostEqual(change[:, :7].abs().max().item(), expected, delta=1e-3 if expected else 0)
-        kept = []
-        logits(tensors=sharp, trace=lambda p, i, x: kept.append(x) if p == "scores" else None)
-        self.assertLess(kept[0][0, 1, 0, 0].item(), -3e4)
-        plain = logits(masked_score=-1e4) - logits(ids=other, masked_score=-1e4)
+        kept = gpt2.Trace("scores")
+        ch02.run(sharp, IDS, trace=kept)
+        self.assertLess(kept["scores", 0][0, 1, 0, 0].item(), -3e4)
+        plain = ex.masked_with_minus_1e4(plain, IDS) - ex.masked_with_minus_1e4(plain, other)
         self.assertEqual(plain[:, :7].abs().max().item(), 0.0)  # the ordinary test does not catch it
 
     def test_every_dtype_and_length(self):
@@ -254,7 +256,7 @@ class Mask(unittest.TestCase):
 
     def test_masked_entries_of_A_are_exact_zeros(self):
         kept = []
-        ex.run(self.model, self.ids, trace=lambda p, i, x: kept.append(x) if p == "A" else None)
+        ch02.run(self.model, self.ids, trace=lambda p, i, x: kept.append(x) if p == "A" else None)
         for A in kept:
             self.assertEqual(A.triu(1).abs().max().item(), 0.0)
             torch.testing.assert_close(A.sum(-1), torch.ones(A.shape[:-1]))
@@ -381,7 +383,7 @@ class Cost(unittest.TestCase):
             for tied in (True, False):
                 of = config(**change, tie_word_embeddings=tied)
                 parts = gpt2.parameter_count(of)
-                self.assertEqual(parts["total"], sum(math.prod(s) for s in ch02.tensor_shapes(of).values()))
+                self.assertEqual(parts["total"], sum(math.prod(s) for s in tensor_shapes(of).values()))
                 self.assertEqual(parts.pop("total"), sum(parts.values()))
 
     def test_published_shares(self):
@@ -453,7 +455,7 @@ class Cost(unittest.TestCase):
         rows = {r["point"]: r for r in gpt2.tensor_table(ch02.load_config("gpt2"), 1024)}
         self.assertEqual((rows["scores"]["bytes"], rows["scores"]["count"]), (12 * 1024**2 * 4, 12))
         self.assertEqual([p for p, r in rows.items() if r["growth"] == "T^2"], ["mask", "scores", "A"])
-        self.assertEqual((rows["mask"]["bytes"], rows["mask"]["count"]), (1024**2, 1))
+        self.assertEqual((rows["mask"]["bytes"], rows["mask"]["count"]), (1024**2 * 4, 1))
         with self.assertRaises(BadInput):
             gpt2.tensor_table(ch02.load_config("gpt2"), 1025)
 

@@ -11,18 +11,21 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from examples.ch01.command import BadInput
 from examples.ch02 import model as ch02
-from examples.ch02.model import FAMILIES, tensor_shapes
+from examples.ch02.families import program
+from examples.ch02.layout import tensor_shapes
 from examples.ch04 import experiments as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
+from examples.ch10.kv_cache import KVCache, forward_cached
 from examples.ch14 import llama_from_scratch as llama
-from tests.support import FolderCase, call, weights, write_folder
-from tests.support import config as gpt2_config
+from examples.ch14 import variants
+from tests.support import FolderCase, call, write_folder
+from tests.support import model as gpt2_model
 from tests.test_ch02_gguf import installed
 from tests.test_ch04_commands import tables
 from tests.test_ch14_llama import IDS, MODEL, L, config, model
 
 BOUND = 1e-5  # of the largest value, in float32
-GPT2 = ch02.Model(gpt2_config(), weights())
+GPT2 = gpt2_model()
 SWITCHES = (
     *({}, dict(tie_word_embeddings=True), dict(attention_bias=True), dict(mlp_bias=True), dict(head_dim=6)),
     *(dict(num_key_value_heads=1), dict(num_key_value_heads=4), dict(num_hidden_layers=3, intermediate_size=20)),
@@ -68,13 +71,13 @@ class Commands(FolderCase):
 
     def test_tour(self):
         value, text = self.both("tour")
-        self.assertIn("m, a Llama of 2 layers, width 8, 4 heads with 2 of keys and values, 1,560 parameters.", text)
+        self.assertIn("m, a llama of 2 layers, width 8, 4 heads with 2 of keys and values, 1,560 parameters.", text)
         self.assertEqual((value["agreement"]["same_argmax"], value["agreement"]["positions"]), (10, 10))
         self.assertLessEqual(value["agreement"]["relative_difference"], BOUND)
         self.assertEqual(value["mask_change_earlier"], 0.0)
         probabilities = torch.softmax(llama.forward(torch.tensor([value["ids"]]), MODEL.weights, MODEL.config)[0, -1].double(), -1)
         self.assertEqual(value["next_tokens"][0]["id"], int(probabilities.argmax()))
-        self.assertIn("a GPT-2 of", call(gpt2.main, "tour")[1])
+        self.assertIn("a gpt2 of", call(gpt2.main, "tour")[1])
 
     def test_as_many_heads_of_keys_are_not_told_apart(self):
         of = dict(num_key_value_heads=4)
@@ -124,7 +127,7 @@ class Commands(FolderCase):
         value, text = self.both("residual", "--plot", self.folder / "r.svg")
         self.assertIn("<svg", (self.folder / "r.svg").read_text())
         kept = {}
-        ex.run(MODEL, torch.tensor([value["ids"]]), trace=lambda point, layer, x: kept.setdefault((point, layer), x[0].double()))
+        ch02.run(MODEL, torch.tensor([value["ids"]]), trace=lambda point, layer, x: kept.setdefault((point, layer), x[0].double()))
         total = kept["embedding", None]
         self.assertAlmostEqual(value["layers"][0]["rms"], total.square().mean().sqrt().item())
         for layer, row in enumerate(value["layers"][1:]):
@@ -164,14 +167,17 @@ class Commands(FolderCase):
 
 
 class Measurements(unittest.TestCase):
-    def test_the_two_families_are_called_alike(self):
-        ours, theirs = ([FAMILIES[kind].forward_module(), FAMILIES[kind].library_module()] for kind in ("gpt2", "llama"))
-        names = [("forward", "residual_stream", "unembed", "parameter_count", "flops_per_token", "flops_per_pass")]
-        names += [("library_model", "library_trace")]
-        for one, other, functions in zip(ours, theirs, names, strict=True):
-            for name in functions:
-                found = [str(inspect.signature(getattr(module, name))) for module in (one, other)]
-                self.assertEqual(found[0], found[1], name)
+    def test_the_programs_are_called_alike(self):
+        programs = [program(GPT2), program(MODEL), program(ch02.general_form(GPT2))]
+        self.assertEqual(programs, [gpt2, llama, variants])
+        for name in ("forward", "pass_over", "unembed", "new_cache", "parameter_count", "flops_per_token", "flops_per_pass"):
+            first, *others = (list(inspect.signature(getattr(one, name)).parameters.values()) for one in programs)
+            for parameters in others:
+                same, more = parameters[: len(first)], parameters[len(first) :]
+                self.assertEqual([(p.name, p.kind, p.default) for p in same], [(p.name, p.kind, p.default) for p in first], name)
+                if name not in ("parameter_count", "flops_per_token"):  # of what only other families have
+                    self.assertEqual(more, [], name)
+                self.assertTrue(all(p.default is not p.empty for p in more), name)
 
     def test_sharpened(self):
         for made, names in (
@@ -227,6 +233,42 @@ class Measurements(unittest.TestCase):
             ex.position_by_itself(MODEL)
 
 
+class Traces(unittest.TestCase):
+    """What a `Trace` keeps of either family."""
+
+    SIZES = (
+        (GPT2, dict(d=8, h=2, g=2, dh=4, f=32, V=11)),
+        (MODEL, dict(d=8, h=4, g=2, dh=4, f=12, V=11)),
+    )
+
+    def assertShapes(self, kept, sizes):
+        keys = [("embedding", None), *((point, layer) for layer in range(2) for point in gpt2.LAYER_POINTS)]
+        self.assertEqual(list(kept), [*keys, ("final_norm", None), ("logits", None)])
+        for (point, layer), tensor in kept.items():
+            self.assertEqual(tensor.shape, tuple(sizes[letter] for letter in gpt2.POINTS[point].split()), (point, layer))
+
+    def test_every_point_in_its_shape(self):
+        ids = torch.cat([IDS, IDS.flip(1)])
+        for made, sizes in self.SIZES:
+            kept = gpt2.Trace()
+            ch02.run(made, ids[:, :5], trace=kept)
+            self.assertShapes(kept, sizes | dict(B=2, T=5, S=5))
+            kept, cache = gpt2.Trace(), KVCache(made, batch=2)
+            forward_cached(ids[:, :5], made, cache)
+            forward_cached(ids[:, 5:], made, cache, kept)
+            self.assertShapes(kept, sizes | dict(B=2, T=3, S=8))
+
+    def test_chosen_points(self):
+        for made, _ in self.SIZES:
+            every, some = gpt2.Trace(), gpt2.Trace("A", "residual", "logits")
+            for kept in (every, some):
+                self.assertTrue(torch.equal(ch02.run(made, IDS, trace=kept), ch02.run(made, IDS)))
+            wanted = [("A", 0), ("residual", 0), ("A", 1), ("residual", 1), ("logits", None)]
+            self.assertEqual(list(some), wanted)
+            for key in wanted:
+                self.assertTrue(torch.equal(some[key], every[key]), key)
+
+
 class CostModel(unittest.TestCase):
     KINDS = (
         *(("embed_tokens", "token_embedding"), ("self_attn", "attention"), ("mlp", "feed_forward")),
@@ -245,16 +287,18 @@ class CostModel(unittest.TestCase):
             of = config(**changes)
             self.assertEqual(llama.parameter_count(of), self.counted(of), changes)
         self.assertEqual(llama.parameter_count(MODEL.config)["total"], 1560)
-        smollm2 = LlamaConfig(49152, 576, 1536, 30, 9, num_key_value_heads=3, tie_word_embeddings=True)
+        sizes = dict(vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9)
+        smollm2 = config(**sizes, num_key_value_heads=3, head_dim=None, tie_word_embeddings=True)
         self.assertEqual(llama.parameter_count(smollm2)["total"], 134_515_008)
         both = config(attention_bias=True, mlp_bias=True)
         self.assertEqual(llama.parameter_count(both)["total"] - 1560, 2 * (16 + 2 * 8 + 8 + 2 * 12 + 8))
 
     def test_flops_of_a_token(self):
         self.assertEqual([llama.flops_per_token(MODEL.config, c)["total"] for c in (8, 1)], [3888, 2992])
-        big = LlamaConfig(128256, 4096, 14336, 32, 32, num_key_value_heads=8, max_position_embeddings=8192)  # Llama-3-8B
+        sizes = dict(vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32)
+        big = config(**sizes, num_key_value_heads=8, head_dim=None, max_position_embeddings=8192)  # Llama-3-8B
         self.assertEqual(llama.flops_per_token(big, 8192)["total"], 19_304_284_160)
-        all_heads = llama.flops_per_token(replace(big, num_key_value_heads=None), 8192)
+        all_heads = llama.flops_per_token(replace(big, kv_heads=32), 8192)
         fewer = llama.flops_per_token(big, 8192)
         self.assertEqual(fewer["attention_scores_and_values"], all_heads["attention_scores_and_values"])
         self.assertEqual(fewer["attention_projections"] * 8, all_heads["attention_projections"] * 5)

@@ -113,11 +113,8 @@ class OnlyAttentionMixesPositions(unittest.TestCase):
         return torch.equal(part(self.x)[0, 4], part(self.other)[0, 4])
 
     def test_norm_and_feed_forward_do_not(self):
-        def silent(*_):
-            pass
-
         self.assertTrue(self.same_at_4(lambda x: gpt2.layer_norm(x, self.weights, "ln_f", self.config)))
-        self.assertTrue(self.same_at_4(lambda x: gpt2.mlp(x, self.weights, self.config, 0, silent)))
+        self.assertTrue(self.same_at_4(lambda x: gpt2.mlp(x, self.weights, self.config, 0, gpt2.no_trace)))
 
     def test_the_embedding_does_not(self):
         kept = []
@@ -129,15 +126,15 @@ class OnlyAttentionMixesPositions(unittest.TestCase):
         self.assertFalse(torch.equal(kept[0][0, 3], kept[1][0, 3]))
 
     def test_attention_does(self):
-        for mask in (None, torch.ones(8, 8, dtype=torch.bool).triu(1)):
-            part = lambda x, mask=mask: gpt2.attention(x, self.weights, self.config, 0, mask, -torch.inf, lambda *_: 0)  # noqa: E731
+        for mask in (None, gpt2.causal_mask(8, 8)):
+            part = lambda x, mask=mask: gpt2.attention(x, self.weights, self.config, 0, mask, gpt2.no_trace)  # noqa: E731
             self.assertFalse(self.same_at_4(part))
 
     def test_position_0_sees_only_itself(self):
         """With the mask, position 0 has one visible position, so there attention does not mix either."""
         self.other[0, 0] = self.x[0, 0]
-        mask = torch.ones(8, 8, dtype=torch.bool).triu(1)
-        a, b = (gpt2.attention(x, self.weights, self.config, 0, mask, -torch.inf, lambda *_: 0) for x in (self.x, self.other))
+        mask = gpt2.causal_mask(8, 8)
+        a, b = (gpt2.attention(x, self.weights, self.config, 0, mask, gpt2.no_trace) for x in (self.x, self.other))
         self.assertTrue(torch.equal(a[0, 0], b[0, 0]))
 
 

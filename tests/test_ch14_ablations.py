@@ -11,10 +11,12 @@ from unittest import mock
 import torch
 
 from examples.ch01.command import BadInput, parse_json
-from examples.ch02.model import Model, load
+from examples.ch02.config import Latent, general
+from examples.ch02.model import Model, general_form, load, run
 from examples.ch03.tokens import decode
+from examples.ch04.gpt2_from_scratch import causal_mask
 from examples.ch05.generate import generate
-from examples.ch14 import ablation_plots, ablations, families, variants
+from examples.ch14 import ablation_plots, ablations, variants
 from examples.ch14 import llama_from_scratch as llama
 from scripts import train_embedded_model as training
 from tests.support import FolderCase, call, weights, write_folder
@@ -31,22 +33,19 @@ MIXED = IDS[:, [5, 2, 0, 6, 1, 4, 3, 7]]  # the same tokens, the last where it w
 
 def one_layer(model):
     """The model's first layer, alone."""
-    return replace(model, config=replace(model.config, **{layers(model): 1}))
-
-
-def layers(model):
-    return "n_layer" if model.config.model_type == "gpt2" else "num_hidden_layers"
+    return replace(model, config=replace(model.config, n_layer=1))
 
 
 def ablated(model, name):
-    """(choices, causal) of an ablation by its name."""
-    return next((c, causal) for n, c, causal in ablations.ablations(model) if n == name)
+    """(changed model, causal) of an ablation by its name."""
+    config, causal = next((config, causal) for n, config, causal in ablations.ablations(model) if n == name)
+    return replace(general_form(model), config=config), causal
 
 
 def logits(model, name=ablations.UNTOUCHED, ids=IDS, trace=None):
     """Logits [B, T, V] of the ablation."""
-    choices, causal = ablated(model, name)
-    return variants.forward(ids, families.of(model)[1], choices, causal=causal, trace=trace)
+    changed, causal = ablated(model, name)
+    return run(changed, ids, causal=causal, trace=trace)
 
 
 def traced(model, name, ids=IDS):
@@ -81,7 +80,7 @@ class Changes(unittest.TestCase):
             rows = ablations.ablations(model)
             self.assertEqual([name for name, _, _ in rows], [ablations.UNTOUCHED, *names])
             own = rows[0][1]
-            self.assertEqual((own, rows[0][2]), (families.of(model)[0], True))
+            self.assertEqual((own, rows[0][2]), (general(model.config), True))
             for name, c, causal in rows[1:]:
                 moved = [f.name for f in fields(c) if getattr(c, f.name) != getattr(own, f.name)]
                 self.assertEqual(len(moved) + (not causal), 1, name)
@@ -93,7 +92,7 @@ class Changes(unittest.TestCase):
         def names(model):
             return {name for name, _, _ in ablations.ablations(model)}
 
-        own = families.of(LLAMA)[0]
+        own = LLAMA.config
 
         def of(**changes):
             return names(Model(replace(own, **changes), {}))
@@ -101,7 +100,7 @@ class Changes(unittest.TestCase):
         self.assertNotIn("no attention scale", of(score_scale=1.0))
         self.assertNotIn("layer norm", of(unit_gain=True))
         self.assertNotIn("no positions", of(positions="none"))
-        self.assertNotIn("no positions", of(latent=families.Latent(None, 4, 4, 4, 4)))
+        self.assertNotIn("no positions", of(latent=Latent(None, 4, 4, 4, 4)))
         self.assertFalse(any("theta" in name for name in of(positions="alibi", rope=None)))
 
     def test_no_positions(self):
@@ -151,7 +150,7 @@ class Changes(unittest.TestCase):
         by_hand = x / (x.square().mean(-1, keepdim=True) + EMBEDDED.config.layer_norm_epsilon).sqrt() * w["h.0.ln_1.weight"]
         self.assertNear(seen["norm_1", 0].double(), by_hand)  # no mean taken off, no bias
         seen, w = traced(LLAMA, "layer norm"), LLAMA.weights
-        gain, eps = w["model.layers.0.input_layernorm.weight"], LLAMA.config.rms_norm_eps
+        gain, eps = w["model.layers.0.input_layernorm.weight"], LLAMA.config.norm_eps
         self.assertNear(seen["norm_1", 0], torch.nn.functional.layer_norm(seen["embedding", None], (8,), gain, eps=eps))
 
     def test_planted_faults(self):
@@ -167,12 +166,12 @@ class Changes(unittest.TestCase):
 
             return mock.patch.object(variants, name, part)
 
-        own = families.of(LLAMA)[0]
-        seen_by_all = mock.patch.object(variants, "window_mask", lambda back, window=None: torch.zeros_like(back, dtype=torch.bool))
+        own = LLAMA.config
+        seen_by_all = mock.patch.object(variants, "windowed", return_value=None)
 
         def always_hidden(*args):  # a pass that masks whatever `causal` says
             args = list(args)
-            args[7] = -float("inf")
+            args[6] = causal_mask(IDS.shape[1], IDS.shape[1])
             return real_attend(*args)
 
         real_attend = variants.attend
@@ -201,8 +200,7 @@ class Measuring(unittest.TestCase):
 
     def test_losses(self):
         for name in (ablations.UNTOUCHED, "no causal mask"):
-            c, causal = ablated(EMBEDDED, name)
-            nats, best = ablations.losses(self.windows[:2, :200], families.of(EMBEDDED)[1], c, causal)
+            nats, best = ablations.losses(self.windows[:2, :200], *ablated(EMBEDDED, name))
             found = logits(EMBEDDED, name, self.windows[:2, :199])
             wanted = torch.nn.functional.cross_entropy(found.double().mT, self.windows[:2, 1:200], reduction="none")
             torch.testing.assert_close(nats, wanted, atol=1e-4, rtol=0)  # a batch of one row and of two round differently
@@ -241,8 +239,7 @@ class Measuring(unittest.TestCase):
     def test_the_text(self):
         own = generate(ablations.prompt(EMBEDDED), EMBEDDED, 6, end=None).sequence()
         self.assertEqual(self.rows[0]["text"], decode(own, EMBEDDED))
-        c, causal = ablated(EMBEDDED, "no causal mask")
-        found, text = ablations.greedy(EMBEDDED, families.of(EMBEDDED)[1], c, causal, 6), ablations.prompt(EMBEDDED)
+        found, text = ablations.greedy(*ablated(EMBEDDED, "no causal mask"), 6), ablations.prompt(EMBEDDED)
         for id in found:
             self.assertEqual(logits(EMBEDDED, "no causal mask", text)[0, -1].argmax().item(), id)
             text = torch.cat([text, torch.tensor([[id]])], dim=1)
@@ -253,8 +250,8 @@ class Measuring(unittest.TestCase):
         """What is NaN or infinite is None, and a row of it is strict JSON."""
         real = variants.forward
 
-        def overflow(ids, weights, choices, causal=True):
-            return real(ids, weights, choices, causal=causal) * (1 if choices.residual else math.inf)
+        def overflow(ids, weights, config, causal=True):
+            return real(ids, weights, config, causal=causal) * (1 if config.residual else math.inf)
 
         with mock.patch.object(variants, "forward", overflow):
             row = ablations.measure(EMBEDDED, "no residual", self.windows[:1, :9], new=2)
@@ -371,15 +368,13 @@ class SmolLM2(unittest.TestCase):
         windows = ablations.held_windows(self.model, 48)
         found = {}
         for name in (ablations.UNTOUCHED, "no positions", "rope_theta 10,000", "layer norm"):
-            c, causal = ablated(self.model, name)
-            found[name] = ablations.losses(windows, families.of(self.model)[1], c, causal)[0][0]  # [T]
+            found[name] = ablations.losses(windows, *ablated(self.model, name))[0][0]  # [T]
         own = found[ablations.UNTOUCHED]
         self.assertEqual(found["rope_theta 10,000"][0], own[0])
         self.assertGreater((found["rope_theta 10,000"] - own).abs().max(), 0.1)
         self.assertGreater(found["no positions"].mean() - own.mean(), 0.5)
         self.assertLess(abs(found["layer norm"].mean() - own.mean()), 0.3)
-        c, causal = ablated(self.model, ablations.UNTOUCHED)
-        ids = ablations.greedy(self.model, families.of(self.model)[1], c, causal, 2)
+        ids = ablations.greedy(*ablated(self.model, ablations.UNTOUCHED), 2)
         self.assertEqual(decode(ids, self.model), " Paris.")
 
 

@@ -16,19 +16,22 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from examples.ch01.command import BadInput, parse_json
 from examples.ch02 import layout
-from examples.ch02.config import Config, Experts, GPT2Config, general
+from examples.ch02 import model as ch02
+from examples.ch02.config import Config, Experts, general
 from examples.ch02.families import READERS, read_config
-from examples.ch02.layout import is_buffer, weight_shapes
+from examples.ch02.layout import weight_shapes
 from examples.ch02.model import general_form, load, run
 from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
+from examples.ch04.gpt2_from_scratch import Trace
 from examples.ch10 import kv_cache
 from examples.ch10.kv_cache import KVCache, cache_bytes, stream_cached
 from examples.ch14 import choices, configs, counts, experiments, peers, serving, variants
 from examples.ch14 import llama_from_scratch as llama
-from tests import support, test_ch14_llama
+from tests import support
 from tests.support import FolderCase, G, call, write_folder
 from tests.test_ch14_llama import MODEL, L
+from tests.test_ch14_llama import model as tiny_llama
 
 PUBLISHED = serving.published()
 NAMES = tuple(PUBLISHED)
@@ -126,6 +129,10 @@ def pass_flops(case, tokens, batch=1, form=None):
     return executed(lambda: run(model, ids))
 
 
+GPT2_FIELDS = {"scale_attn_by_inverse_layer_idx": "score_scale_by_layer", "reorder_and_upcast_attn": "wide_scores"}
+TWO = torch.cat([support.IDS, support.IDS.flip(1)])  # [2, 8]
+
+
 def brute_pairs(c, tokens):
     """Pairs of a query and a key that it sees, over all layers, by looking at each."""
     pairs = [(i, j) for i in range(tokens) for j in range(tokens) if j <= i]
@@ -155,8 +162,8 @@ class Checks(unittest.TestCase):
         self.assertEqual(parts["total"], library, name)
         self.assertEqual(parts["total"], sum(n for part, n in parts.items() if part != "total"))
         shapes = weight_shapes(c)
-        self.assertEqual(sum(math.prod(s) for n, s in shapes.items() if not is_buffer(n)), library, name)
-        self.assertEqual(sum(math.prod(s) for n, s in shapes.items() if is_buffer(n)), steering, name)
+        self.assertEqual(sum(math.prod(s) for n, s in shapes.items() if not layout.is_buffer(n)), library, name)
+        self.assertEqual(sum(math.prod(s) for n, s in shapes.items() if layout.is_buffer(n)), steering, name)
         if name in TOTALS:
             self.assertEqual(parts["total"], TOTALS[name], name)
 
@@ -249,6 +256,27 @@ class Checks(unittest.TestCase):
         read = active["total"] - active["position_embedding"] - table + rows
         self.assertEqual(serving.decode_step(c, 5, 1, bytes_per_number)["weight_bytes"], bytes_per_number * read, c.model_type)
 
+    def check_scores(self, dtype, **changes):
+        """A GPT-2 in the general form beside chapter 4's pass, at every point of the trace; and the scores beside those that its
+        own queries and keys have: in float32 where they are to be of that, which bfloat16 could not pass for."""
+        model = support.model(**changes).to(dtype=dtype)
+        ours, theirs, bound = Trace(), Trace(), 1e-5 if dtype == torch.float32 else 0.05
+        run(general_form(model), TWO, trace=ours)
+        run(model, TWO, trace=theirs)
+        self.assertEqual(set(ours), set(theirs))
+        for at, right in theirs.items():
+            self.assertEqual(ours[at].dtype, right.dtype, at)
+            torch.testing.assert_close(ours[at], right, atol=bound, rtol=bound, msg=lambda text, at=at: f"{at}: {text}")
+        fields = model.config
+        wide = torch.float32 if fields.reorder_and_upcast_attn else dtype
+        for layer in range(fields.n_layer):
+            scores, q, k = (ours[point, layer] for point in ("scores", "q", "k"))
+            scale = fields.head_width**-0.5 if fields.scale_attn_weights else 1.0
+            scale = scale / (layer + 1) if fields.scale_attn_by_inverse_layer_idx else scale
+            seen, right = scores.isfinite(), scale * q.double() @ k.double().mT  # [2, h, T, T]
+            bound = 1e-5 if wide == torch.float32 else 0.02
+            torch.testing.assert_close(scores[seen].double(), right[seen], atol=bound, rtol=bound)
+
     def check_touched(self, count, active, batch, draws=3000):
         """The experts that a batch reads beside a simulation in which each token takes `active` different ones."""
         c = replace(named("mixtral-8x7b"), experts=Experts(count, active, 64))
@@ -277,7 +305,7 @@ class Parameters(Checks):
 
     def test_deepseek_counts_no_routing_biases(self):  # 58 layers of 256 experts
         shapes = weight_shapes(named("deepseek-v3"))
-        biases = [s for n, s in shapes.items() if is_buffer(n)]
+        biases = [s for n, s in shapes.items() if layout.is_buffer(n)]
         self.assertEqual(biases, [(256,)] * 58)
         self.assertEqual(library_counts("deepseek-v3")[1], 58 * 256)
         self.assertEqual(sum(map(math.prod, shapes.values())), 671_026_404_352 + 58 * 256)
@@ -328,7 +356,7 @@ class Parameters(Checks):
             library, model = case_models(case)
             c, weights, wanted = model.config, model.weights, sum(w.numel() for w in library.parameters())
             self.assertEqual(counts.parameter_count(c)["total"], wanted, case)
-            self.assertEqual(sum(w.numel() for n, w in weights.items() if not is_buffer(n)), wanted, case)
+            self.assertEqual(sum(w.numel() for n, w in weights.items() if not layout.is_buffer(n)), wanted, case)
             self.assertEqual({n: tuple(w.shape) for n, w in weights.items()}, weight_shapes(c), case)
 
 
@@ -479,7 +507,7 @@ class Cache(Checks):
 
     def test_the_real_cache(self):
         for changes in ({}, {"num_key_value_heads": 1}, {"num_key_value_heads": 4}, {"head_dim": None}, {"num_hidden_layers": 5}):
-            model = test_ch14_llama.model(**changes)
+            model = tiny_llama(**changes)
             for batch, tokens, dtype in ((1, 8, torch.float32), (3, 64, torch.bfloat16), (2, 1, torch.float64)):
                 real = KVCache(model.to(dtype=dtype), batch, tokens)
                 self.assertEqual(cache_bytes(model.config, tokens, batch, dtype.itemsize), real.nbytes, changes)
@@ -600,6 +628,27 @@ class Serving(Checks):
             serving.config_named("nope")
 
 
+class Scores(Checks):
+    """What two fields of a GPT-2 do to its scores, in the configurable forward beside chapter 4's own."""
+
+    def test_by_layer(self):
+        for changes in ({}, {"scale_attn_weights": False}, {"reorder_and_upcast_attn": True}):
+            for dtype in (torch.float32, torch.bfloat16):
+                with self.subTest(changes, dtype=dtype):
+                    self.check_scores(dtype, scale_attn_by_inverse_layer_idx=True, **changes)
+
+    def test_upcast(self):
+        for dtype in (torch.float32, torch.bfloat16):
+            with self.subTest(dtype=dtype):
+                self.check_scores(dtype, reorder_and_upcast_attn=True)
+
+    def test_what_the_fields_come_to(self):
+        for field, ours in GPT2_FIELDS.items():
+            for value in (True, False):
+                self.assertIs(getattr(read("gpt2", **{field: value}), ours), value)
+            self.assertFalse(getattr(named("gpt2"), ours))
+
+
 def pair(name):
     """Numbers of one position's keys and values in a layer, from the config.json."""
     v = PUBLISHED[name]["config"]
@@ -631,7 +680,7 @@ def changed(values, path, value):
     return values
 
 
-class Reading(unittest.TestCase):
+class Reading(FolderCase):
     def assertRefused(self, values, *words, reader=read_config):
         with self.assertRaises(BadInput) as caught:
             reader(values, "c.json")
@@ -738,13 +787,25 @@ class Reading(unittest.TestCase):
                 for same in (None, harmless.get(field, False)):
                     self.assertEqual(read(name, **{field: same}), named(name), field)
 
+    def test_a_field_that_nobody_knows(self):
+        for name in NAMES:
+            for value in (True, 1, "x", [0], {"a": None}):
+                self.assertRefused(published(name, clever=value), f"clever {value!r} may change the computation", "not known here")
+            for value in (None, False, [], {}, ""):  # it says that something is not there
+                self.assertEqual(read(name, clever=value), named(name))
+
     def test_quantised_weights_are_explained_and_not_loaded(self):
         for name in NAMES:
             values = published(name, quantization_config={"quant_method": "fp8"})
             self.assertEqual(general_of(values), named(name))
-            self.assertRefused(values, "quantization_config", "changes the computation", reader=families.config_from)
-            for none in (None, {}):
-                self.assertEqual(families.config_from(published(name, quantization_config=none), "c.json"), named(name))
+            (self.folder / "config.json").write_text(json.dumps(values))
+            with self.assertRaisesRegex(BadInput, "config.json: quantization_config says that weights are packed"):
+                load(self.folder)  # before it looks for any weights
+        for none in (None, {}):
+            for name in NAMES:
+                self.assertEqual(read(name, quantization_config=none), named(name))
+            found = load(write_folder(self.folder / "tiny", MODEL.weights, L | {"quantization_config": none}))
+            self.assertEqual(found.config, MODEL.config)
 
     def test_every_gelu_by_its_family(self):
         self.assertEqual(read("gpt", afn="gelu").activation, "gelu_new")  # the family's "gelu" is tanh's
@@ -1072,6 +1133,14 @@ def one_too_many(right):
     return lambda c, layer, context: context if c.window(layer) is None else min(context, c.window(layer) + 1)
 
 
+def no_windows(right):
+    return lambda config: replace(right(config), windows=())
+
+
+def wider_windows(right):
+    return lambda config: replace(right(config), windows=tuple(w and w + 1 for w in right(config).windows))
+
+
 def macs(right):
     """Multiply-adds, which are half of the FLOPs."""
     return lambda *args, **kwargs: {name: n // 2 for name, n in right(*args, **kwargs).items()}
@@ -1094,6 +1163,23 @@ def halved(right):
 
 def other_form(right):
     return lambda c, context, form="absorbed": right(c, context, {"absorbed": "expanded", "expanded": "absorbed"}[form])
+
+
+def counted_from_2(right):
+    """Scores divided by the layer's number, which is counted from 2."""
+    return lambda q, k, v, c, layer, *args: right(q, k, v, c, layer + 1, *args)
+
+
+def narrow(right):
+    """Scores of q and k as they are, and only then in float32."""
+
+    def attend(q, k, v, c, layer, at, mask, trace, cache=None):
+        def widened(point, layer, x):
+            trace(point, layer, x.float() if point == "scores" else x)
+
+        return right(q, k, v, replace(c, wide_scores=False), layer, at, mask, widened, cache)
+
+    return attend
 
 
 class Faults(Checks):
@@ -1157,12 +1243,27 @@ class Faults(Checks):
 
     def test_caches(self):
         eight = named("llama-3-8b"), 8192, 2, 1_073_741_824
-        self.assertCaught(counts, "cached_numbers", all_heads, self.check_cache, *eight)
-        self.assertCaught(counts, "cached_numbers", square_heads, self.check_cache, named("qwen3-4b"), 1, 2, 147_456)
-        self.assertCaught(counts, "cached_numbers", lambda right: lambda *a: right(*a) // 2, self.check_cache, *eight)  # no values
+        for module in (kv_cache, counts):  # the whole cache, and one more token
+            self.assertCaught(module, "cached_numbers", all_heads, self.check_cache, *eight)
+            self.assertCaught(module, "cached_numbers", square_heads, self.check_cache, named("qwen3-4b"), 1, 2, 147_456)
+            no_values = lambda right: lambda *a: right(*a) // 2  # noqa: E731
+            self.assertCaught(module, "cached_numbers", no_values, self.check_cache, *eight)
         for name in ("mistral-7b", "gemma-3-1b"):
-            for fault in (no_cap, one_too_many):
-                self.assertCaught(counts, "seen", fault, self.check_window_cache, named(name), 5000)
+            for fault in (no_windows, wider_windows):
+                self.assertCaught(kv_cache, "general", fault, self.check_window_cache, named(name), 5000)
+
+    def test_scores(self):
+        def ignoring(field):
+            return lambda right: lambda config: replace(right(config), **{field: False})
+
+        by_layer, wide = GPT2_FIELDS
+        for dtype in (torch.float32, torch.bfloat16):
+            check = functools.partial(self.check_scores, dtype, **{by_layer: True})
+            self.assertCaught(ch02, "general", ignoring(GPT2_FIELDS[by_layer]), check)
+            self.assertCaught(variants, "attend", counted_from_2, check)
+        check = functools.partial(self.check_scores, torch.bfloat16, **{wide: True})  # float32 is as wide already
+        self.assertCaught(ch02, "general", ignoring(GPT2_FIELDS[wide]), check)
+        self.assertCaught(variants, "attend", narrow, check)
 
     def test_steps(self):
         eight, mistral, sparse = named("llama-3-8b"), named("mistral-7b"), named("deepseek-v3")

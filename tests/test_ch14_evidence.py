@@ -74,10 +74,10 @@ class Mutations(unittest.TestCase):
             self.assertNotEqual(records.without_worst(records.again(id)), records.without_worst(RECORDS[id]["values"]))
 
     def test_a_window_that_leaves_the_query_out(self):
-        right = variants.window_mask
-        wrong = lambda back, window=None: right(back, window and window + 1)  # noqa: E731
-        self.assertBreaks("ch14.windows", variants, "window_mask", wrong)
-        self.assertBreaks("ch14.families", variants, "window_mask", wrong)
+        right = variants.windowed
+        wrong = lambda mask, back, window: right(mask, back, window and window + 1)  # noqa: E731
+        self.assertBreaks("ch14.windows", variants, "windowed", wrong)
+        self.assertBreaks("ch14.families", variants, "windowed", wrong)
 
     def test_the_other_rotation(self):
         self.assertBreaks("ch14.families", llama, "rotate", llama.rotate_interleaved)

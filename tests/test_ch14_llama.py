@@ -24,7 +24,7 @@ from examples.ch04.library import library_model, library_trace
 from examples.ch05 import generate as generation
 from examples.ch05.generate import generate
 from examples.ch10 import kv_cache
-from examples.ch10.kv_cache import KVCache
+from examples.ch10.kv_cache import Cached, KVCache, forward_cached
 from examples.ch14 import llama_from_scratch as llama
 from tests.support import FolderCase, call, det
 
@@ -157,7 +157,7 @@ class Forward(unittest.TestCase):
 
         for name, fault in (
             ("rms_norm", lambda x, w, n, c: right_norm(x - x.mean(-1, keepdim=True), w, n, c)),
-            ("rms_norm", lambda x, w, n, c: right_norm(x, w, n, replace(c, rms_norm_eps=1e-3))),
+            ("rms_norm", lambda x, w, n, c: right_norm(x, w, n, replace(c, norm_eps=1e-3))),
             ("rotate", interleaved),
             ("rotate", lambda x, angles: right_rotate(x, (angles[0], -angles[1]))),
             ("rotate", lambda x, angles: x),
@@ -240,14 +240,14 @@ class Rotation(unittest.TestCase):
             (dict(rope_theta=float("nan")), "rope_theta is nan"),
             (dict(hidden_act="gelu"), "hidden_act"),
             (dict(num_key_value_heads=3), "4 heads are not divisible by 3"),
-            (dict(head_dim=3), "head_dim 3 is odd"),
+            (dict(head_dim=3), "a head of 3 numbers is odd"),
             (dict(head_dim=0), "head_dim is 0"),
             (dict(hidden_size=9, head_dim=None), "not divisible"),
             (dict(vocab_size=None), "lacks vocab_size"),
             (dict(rms_norm_eps=0), "rms_norm_eps"),
             (dict(attention_bias="no"), "attention_bias"),
-            (dict(quantization_config={"bits": 4}), "quantization_config"),
-            (dict(model_type="mamba"), "model_type is 'mamba'; known here are 'gpt2', 'llama'"),
+            (dict(rotary_dim=4), "rotary_dim 4 may change the computation, and is not known here of a llama"),
+            (dict(model_type="mamba"), "model_type is 'mamba'; known here are 'gpt2', .*'llama'"),
         ):
             with self.assertRaisesRegex(BadInput, words):
                 config(**changes)
@@ -304,13 +304,19 @@ class Loading(FolderCase):
             with self.assertRaisesRegex(BadInput, words):
                 load(self.folder_of(MODEL, drop=drop, extra=extra))
 
+    def test_packed_weights_are_refused(self):
+        folder = self.folder_of(MODEL, L | {"quantization_config": {"bits": 4}})
+        with self.assertRaisesRegex(BadInput, "quantization_config says that weights are packed"):
+            load(folder)
+
     def test_a_llama_is_not_written(self):
         with self.assertRaisesRegex(BadInput, "writing a model folder takes a gpt2, and this model is a llama"):
             ch02.save(MODEL, self.folder / "x")
 
     def test_counts(self):
         self.assertEqual(sum(w.numel() for w in MODEL.weights.values()), 1560)
-        big = LlamaConfig(128256, 4096, 14336, 32, 32, num_key_value_heads=8)
+        shape = dict(vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32, num_attention_heads=32)
+        big = config(**shape, num_key_value_heads=8, head_dim=None)
         self.assertEqual(sum(torch.Size(s).numel() for s in tensor_shapes(big).values()), 8_030_261_248)  # Llama-3-8B
 
 
@@ -333,18 +339,42 @@ class Elsewhere(FolderCase):
         self.assertEqual(value["ids"], generate([[0]], MODEL, 8, end=None).sequence())
         self.assertEqual(tokens.embedding_share(MODEL.config), (88, 1560))
 
-    def test_chapter_4s_cost_model_and_chapter_10_say_so(self):
-        for main, argv in (
-            (gpt2.main, ["count", "--config", self.folder]),
-            (gpt2.main, ["flops", "--config", self.folder]),
-            (kv_cache.main, ["--model", self.folder]),
-            (kv_cache.main, ["failures", "--model", self.folder]),
-            (kv_cache.main, ["cost", "--model", self.folder]),
-            (kv_cache.main, ["memory", "--config", self.folder]),
-        ):
-            self.assertBad(main, argv, "takes a gpt2, and this model is a llama")
-        with self.assertRaisesRegex(BadInput, "takes a gpt2"):
-            kv_cache.forward_cached(IDS, MODEL, KVCache(MODEL))
+    def test_chapter_4s_cost_model_says_so(self):
+        for command in ("count", "flops"):
+            self.assertBad(gpt2.main, [command, "--config", self.folder], "takes a gpt2, and this model is a llama")
+
+    def values_of(self, *argv):
+        """What a command of chapter 10's script has to say as JSON, after the same command as text."""
+        status, out, err = call(kv_cache.main, *argv)
+        self.assertEqual((status, err), (0, ""), argv)
+        self.assertNotEqual(out, "")
+        return json.loads(call(kv_cache.main, *argv, "--json")[1])
+
+    def test_chapter_10s_tour(self):
+        value = self.values_of("--model", self.folder)
+        self.assertEqual((value["same_as_naive"], value["bytes_per_token"], value["cache_bytes"]), (True, 128, 64 * 128))
+        self.assertEqual(value["ids"], generate([value["prompt"]], MODEL, 53, end=None).sequence())
+        self.assertEqual((value["computed"], value["naive"]), (64, 53 * 12 + 53 * 26))
+        self.assertLessEqual(value["worst_split"], BOUND)
+
+    def test_chapter_10s_failures(self):
+        rows = self.values_of("failures", "--model", self.folder)["failures"]
+        self.assertEqual(len(rows), 5)
+        for row in rows:
+            self.assertGreater(row["largest"], 100 * BOUND, row["failure"])
+            self.assertIsNone(row["raised"], row["failure"])
+            self.assertIsInstance(row["guard"], str, row["failure"])
+
+    def test_chapter_10s_counts(self):
+        rows = self.values_of("cost", "--model", self.folder, "--new", "2,40")["counts"]
+        self.assertEqual([(r["new"], r["naive"], r["cached"]) for r in rows], [(2, 41, 21), (40, 1580, 59)])
+        projection = 2 * 8 * 11  # of the last position alone
+        first = 20 * (llama.flops_per_token(MODEL.config, 20)["total"] - projection) + projection
+        second = 21 * (llama.flops_per_token(MODEL.config, 21)["total"] - projection) + projection
+        self.assertEqual(round(rows[0]["naive_gflop"] * 1e9), first + second)
+        self.assertEqual(round(rows[0]["cached_gflop"] * 1e9), first + llama.flops_per_token(MODEL.config, 21)["total"])
+        rows = self.values_of("memory", "--config", self.folder, "--bytes", "4", "--batch", "3")["rows"]
+        self.assertEqual([(r["tokens"], r["all_bytes"], r["weight_bytes"]) for r in rows], [(t, 384 * t, 6240) for t in (1, 64)])
 
 
 class Compare(FolderCase):
@@ -394,31 +424,31 @@ class Cache(unittest.TestCase):
         cache, logits, start = KVCache(MODEL, batch), [], 0
         while start < tokens:
             size = data.draw(st.integers(1, tokens - start))
-            logits.append(llama.forward_cached(ids[:, start : start + size], MODEL, cache))
+            logits.append(forward_cached(ids[:, start : start + size], MODEL, cache))
             start += size
         found = ch04.agreement(torch.cat(logits, 1), run(MODEL, ids))
         self.assertLessEqual(found["relative_difference"], BOUND)
 
     def test_bytes_are_those_of_kv_heads(self):  # C39
         cache = KVCache(MODEL, capacity=8)
-        self.assertEqual((cache.nbytes, tuple(cache.keys.shape)), (1024, (2, 1, 2, 8, 4)))
+        self.assertEqual((cache.nbytes, [tuple(x.shape) for x in cache.keys]), (1024, [(1, 2, 8, 4)] * 2))
 
     def test_generation(self):  # C45
         greedy = generate([[3, 1, 4]], MODEL, 8, end=None).sequence()
         self.assertEqual(greedy, [3, 2, 2, 9, 5, 2, 2, 2])
-        self.assertEqual(generate([[3, 1, 4]], MODEL, 8, end=None, forward=llama.Cached(MODEL)).sequence(), greedy)
+        self.assertEqual(generate([[3, 1, 4]], MODEL, 8, end=None, forward=Cached(MODEL)).sequence(), greedy)
         for end, wanted in ((2, [3, 2]), ([99, 9], [3, 2, 2, 9]), ([5, 2], [3, 2])):
-            self.assertEqual(generate([[3, 1, 4]], MODEL, 8, end=end, forward=llama.Cached(MODEL)).sequence(), wanted)
-        batch = generate([[3, 1, 4], [7, 7, 7]], MODEL, 8, end=[2], forward=llama.Cached(MODEL, 2))
+            self.assertEqual(generate([[3, 1, 4]], MODEL, 8, end=end, forward=Cached(MODEL)).sequence(), wanted)
+        batch = generate([[3, 1, 4], [7, 7, 7]], MODEL, 8, end=[2], forward=Cached(MODEL, 2))
         self.assertEqual(batch.ids.tolist(), [[3, 2, 0, 0, 0, 0, 0, 0], [7] * 8])
 
     def test_bad_input(self):
         cache = KVCache(MODEL, capacity=4)
         with self.assertRaisesRegex(BadInput, "5 more do not fit"):
-            llama.forward_cached(FULL[:, :5], MODEL, cache)
-        half = KVCache(MODEL, dtype=torch.bfloat16)
+            forward_cached(FULL[:, :5], MODEL, cache)
+        half = KVCache(MODEL.to(dtype=torch.bfloat16))
         with self.assertRaisesRegex(BadInput, "the cache is torch.bfloat16"):
-            llama.forward_cached(FULL[:, :5], MODEL, half)
+            forward_cached(FULL[:, :5], MODEL, half)
 
 
 if __name__ == "__main__":

@@ -281,7 +281,7 @@ def cached_agreement(case, kind, changes, seed=0):
     """One case fed through its cache in each of SPLITS: {case, worst, same_argmax, positions, bytes_as_counted}.
 
     worst: the largest difference of a logit from the whole pass, over the largest logit; latent attention in both forms.
-    bytes_as_counted: whether caches made for as many positions as each chunk has reached take exactly what `cache_bytes` says.
+    bytes_as_counted: whether after every chunk the cache holds exactly what `cache_bytes` says.
     """
     _, model = case_models(kind, changes, seed)
     forms = [model] + ([in_absorbed_form(model)] if model.config.latent else [])
@@ -293,7 +293,8 @@ def cached_agreement(case, kind, changes, seed=0):
             for size in sizes:
                 logits.append(forward_cached(ids[:, start : start + size], form, cache))
                 start += size
-                counted = counted and cache.copy(capacity=start).nbytes == cache_bytes(form.config, start, 2)
+                live = sum(x.nbytes for layer in range(form.config.n_layer) for x in cache.live(layer))
+                counted = counted and live == cache_bytes(form.config, start, 2)
             rows.append(ch04.agreement(torch.cat(logits, 1), whole))
     return {
         "case": case,
