@@ -33,7 +33,7 @@ class Stored:
     bytes: int
 
 
-def read_header(path):
+def read_header(path: str | Path) -> dict[str, Stored]:
     """{key: Stored} of the safetensors file at `path`; raises BadInput that names the file and the likely cause."""
     path = Path(path)
     if not path.is_file():
@@ -94,7 +94,7 @@ def _check_layout(path, header, size):
     return stored
 
 
-def find_tensors(folder):
+def find_tensors(folder: str | Path) -> dict[str, Stored]:
     """{key: Stored} of a folder's weights: one `model.safetensors`, or exactly the shards that the index names."""
     folder = Path(folder)
     if os.path.lexists(folder / SINGLE):  # also a link that leads nowhere: that is an error of its own
@@ -107,7 +107,7 @@ def find_tensors(folder):
     raise BadInput(f"{folder} holds neither {SINGLE} nor {INDEX}; give a folder as `save_pretrained` writes it")
 
 
-def refuse_pickle(path):
+def refuse_pickle(path: Path) -> None:
     """Raise the error for a pickled weight file."""
     raise BadInput(
         f"{path} is a pickle, which runs code when it is opened, and is never read here; "
@@ -142,7 +142,7 @@ def _find_sharded(folder):
 WRAPPERS = ("module.", "_module.", "_orig_mod.", "model.")
 
 
-def bare_name(key, base="transformer."):
+def bare_name(key: str, base: str = "transformer.") -> str:
     """`key` without a known wrapper's prefix and without `base`, which GPT2LMHeadModel writes and GPT2Model does not."""
     while True:
         prefix = next((p for p in (*WRAPPERS, base) if key.startswith(p)), None)
@@ -151,7 +151,7 @@ def bare_name(key, base="transformer."):
         key = key[len(prefix) :]
 
 
-def by_bare_name(stored):
+def by_bare_name(stored: dict[str, Stored]) -> dict[str, Stored]:
     """{bare name: Stored}; raises BadInput when two keys of the files come to the same name."""
     named = {}
     for key, tensor in stored.items():
@@ -163,7 +163,7 @@ def by_bare_name(stored):
     return named
 
 
-def read_tensors(wanted):
+def read_tensors(wanted: dict[str, Stored]) -> dict:
     """{name: tensor} for {name: Stored}: mapped from the files, in the files' dtype, nothing copied."""
     from safetensors import SafetensorError, safe_open
 

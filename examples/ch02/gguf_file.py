@@ -5,10 +5,13 @@ in the other order, and the rows of q and k lie as pairs side by side, for a rot
 pair (i, i + dh / 2).
 """
 
+from pathlib import Path
+
 import numpy as np
 import torch
 
 from examples.ch01.command import BadInput
+from examples.ch02.config import Config
 from examples.ch02.families import read_config
 from examples.ch02.layout import weight_shapes
 
@@ -31,7 +34,7 @@ WITHOUT_EFFECT = {  # fields llama.NAME that say nothing which the tensors' shap
 }
 
 
-def read(path):
+def read(path: Path) -> tuple[Config, dict, object, dict]:
     """(Config, {name: float32 tensor} by Hugging Face's names, tokenizer or None, facts) of the GGUF file at `path`.
 
     facts: {tensors: rows for the manifest, eos_token_id}. Raises BadInput, in one line, for a file that is cut off or no GGUF,
@@ -79,7 +82,7 @@ def read(path):
     return config, {name: weights[name] for name in shapes}, tokenizer_of(fields), facts
 
 
-def halves_apart(rows, heads):
+def halves_apart(rows: np.ndarray, heads: int) -> np.ndarray:
     """Rows [heads dh, ...] of q or k from GGUF's order to Hugging Face's: of each head first the even ones, then the odd.
 
     k takes its own number of heads, which with grouped queries is not that of q.
@@ -88,7 +91,7 @@ def halves_apart(rows, heads):
     return pairs.swapaxes(1, 2).reshape(rows.shape)
 
 
-def hugging_face_name(name):
+def hugging_face_name(name: str) -> str | None:
     """`name` of a GGUF tensor as Hugging Face's files have it; None for one that is not known."""
     parts = name.split(".")
     if parts[0] == "blk" and len(parts) == 4 and parts[2] in NAMES:
@@ -96,7 +99,7 @@ def hugging_face_name(name):
     return f"{OUTSIDE[parts[0]]}.{parts[1]}" if len(parts) == 2 and parts[0] in OUTSIDE else None
 
 
-def config_of(fields, stored, path):
+def config_of(fields: dict, stored: dict, path: Path) -> Config:
     """The Config that a file's fields and tensors say. A file without an output head has a tied one."""
 
     seen = set(WITHOUT_EFFECT)
@@ -141,7 +144,7 @@ def config_of(fields, stored, path):
     return config
 
 
-def tokenizer_of(fields):
+def tokenizer_of(fields: dict):
     """The byte-level BPE that the fields hold, as `tokenizers.Tokenizer`; None for another kind of tokenizer."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 

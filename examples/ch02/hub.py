@@ -15,7 +15,7 @@ FILES = [
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?")
 
 
-def fetch(source):
+def fetch(source: str) -> tuple[Path, str]:
     """(folder, commit) of a hub id `owner/name[@revision]`, from the cache where it is there already.
 
     All files come from one commit, the one that the revision (`main` without one) names now. `HF_ENDPOINT`, `HF_HOME` and
@@ -92,7 +92,7 @@ def _check_digests(folder, repo):
             raise BadInput(f"{path.name} of {repo} is damaged, its sha256 is not the hub's; delete {blob} and run again")
 
 
-def sha256(path):
+def sha256(path: Path) -> str:
     """Hex digest of a file."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from examples.ch02.config import NORMS, Config, GPT2Config, general
 
 
-def weight_shapes(config):
+def weight_shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """{name: shape} of every tensor that chapter 14's forward passes read, matrices [out, in], in the order of the pass."""
     d, shapes = config.n_embd, {"model.embed_tokens.weight": (config.vocab_size, config.n_embd)}
 
@@ -82,7 +82,7 @@ def _latent_shapes(config, name, matrix, shapes):
     matrix(f"{name}.kv_b_proj", h * (m.plain + m.value), m.kv_rank)
 
 
-def is_buffer(name):
+def is_buffer(name: str) -> bool:
     """Whether a tensor is none of the parameters: the bias that steers DeepSeek's routing is not trained by the gradient."""
     return name.endswith(".e_score_correction_bias")
 

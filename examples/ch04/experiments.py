@@ -283,16 +283,16 @@ def sharpened(model, factor=300.0):
 
 def mask_test(model, ids, progress=lambda: None):
     """What the mask does on `ids` [1, T]: the last id changed with mask and without, then every id in turn, three times T."""
-    masked, moved = change_last(model, ids)
-    unmasked, moved_unmasked = change_last(model, ids, causal=False)
+    with_mask, moved = change_last(model, ids)
+    without, moved_without = change_last(model, ids, causal=False)
     table = influence(model, ids, progress)
     sharp = sharpened(model)
     return {
         "tokens": ids.shape[1],
-        "change_with_mask": masked,
-        "change_without_mask": unmasked,
+        "change_with_mask": with_mask,
+        "change_without_mask": without,
         "earlier_argmax_moved_with_mask": sum(moved[:-1]),
-        "earlier_argmax_moved_without_mask": sum(moved_unmasked[:-1]),
+        "earlier_argmax_moved_without_mask": sum(moved_without[:-1]),
         "influence": table,
         "largest_above_diagonal": above_diagonal(table),
         "sharpened_above_diagonal": above_diagonal(influence(sharp, ids, progress)),

@@ -84,7 +84,7 @@ def new_cache(config: GPT2Config, batch: int, capacity: int, **like) -> list[tup
     return [(torch.zeros(shape, **like), torch.zeros(shape, **like)) for _ in range(config.n_layer)]
 
 
-def block(x, weights, config, layer, mask, trace, cache=None):
+def block(x: Tensor, weights: dict, config: GPT2Config, layer: int, mask: Tensor | None, trace, cache=None) -> Tensor:
     """One layer: two sublayers, each of which reads a normalised copy of the stream x [B, T, d] and adds to the stream."""
     normed = layer_norm(x, weights, f"h.{layer}.ln_1", config)  # [B, T, d]
     trace("norm_1", layer, normed)
@@ -101,7 +101,7 @@ def block(x, weights, config, layer, mask, trace, cache=None):
     return x
 
 
-def attention(x, weights, config, layer, mask, trace, cache=None):
+def attention(x: Tensor, weights: dict, config: GPT2Config, layer: int, mask: Tensor | None, trace, cache=None) -> Tensor:
     """What attention adds to the stream [B, T, d]: the one place where positions meet."""
     B, T, d = x.shape
     qkv = linear(x, weights, f"h.{layer}.attn.c_attn")  # [B, T, 3d]
@@ -123,7 +123,7 @@ def attention(x, weights, config, layer, mask, trace, cache=None):
     return linear(mixed, weights, f"h.{layer}.attn.c_proj")  # [B, T, d]
 
 
-def mlp(x, weights, config, layer, trace):
+def mlp(x: Tensor, weights: dict, config: GPT2Config, layer: int, trace) -> Tensor:
     """What the feed-forward network adds to the stream [B, T, d], at each position by itself."""
     inner = linear(x, weights, f"h.{layer}.mlp.c_fc")  # [B, T, f]
     hidden = ACTIVATIONS[config.activation_function](inner)  # [B, T, f]
@@ -131,13 +131,13 @@ def mlp(x, weights, config, layer, trace):
     return linear(hidden, weights, f"h.{layer}.mlp.c_proj")  # [B, T, d]
 
 
-def linear(x, weights, name):
+def linear(x: Tensor, weights: dict, name: str) -> Tensor:
     """x @ W + b with W [in, out], as GPT-2's files store it."""
     y = x @ weights[f"{name}.weight"]  # [..., out]
     return y.add_(weights[f"{name}.bias"])
 
 
-def layer_norm(x, weights, name, config):
+def layer_norm(x: Tensor, weights: dict, name: str, config: GPT2Config) -> Tensor:
     """Each position's vector with mean 0 and variance 1 over d, then a gain and a shift for each of its d entries.
 
     Ba, Kiros and Hinton, "Layer Normalization" (2016). Computed in float32 at least: squares of half precision overflow.
@@ -149,13 +149,13 @@ def layer_norm(x, weights, name, config):
     return centred.mul_(weights[f"{name}.weight"]).add_(weights[f"{name}.bias"]).to(x.dtype)
 
 
-def attention_scale(config, layer):
+def attention_scale(config: GPT2Config, layer: int) -> float:
     """The factor on q k: 1 / sqrt(dh), so that scores do not grow with the head, and 1 / (layer + 1) where a config asks for it."""
     scale = config.head_width**-0.5 if config.scale_attn_weights else 1.0
     return scale / (layer + 1) if config.scale_attn_by_inverse_layer_idx else scale
 
 
-def gelu_new(x):
+def gelu_new(x: Tensor) -> Tensor:
     """0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), the form of GELU that GPT-2 was trained with.
 
     Hendrycks and Gimpel, "Gaussian Error Linear Units" (2016), section 2.
@@ -165,17 +165,17 @@ def gelu_new(x):
     return y.tanh_().add_(1).mul_(x).mul_(0.5)
 
 
-def gelu(x):
+def gelu(x: Tensor) -> Tensor:
     """0.5 x (1 + erf(x / sqrt 2)), GELU itself; up to 4.73e-4 away from gelu_new."""
     return torch.erf(x * math.sqrt(0.5)).add_(1).mul_(x).mul_(0.5)
 
 
-def relu(x):
+def relu(x: Tensor) -> Tensor:
     """x where it is above 0, and 0 elsewhere."""
     return x.clamp(min=0)
 
 
-def silu(x):
+def silu(x: Tensor) -> Tensor:
     """x times the logistic function of x. Hendrycks and Gimpel (2016), section 2."""
     return x * torch.sigmoid(x)
 
@@ -207,7 +207,7 @@ class Trace(dict):
             self[point, layer] = tensor
 
 
-def no_trace(point, layer, tensor):
+def no_trace(point: str, layer: int | None, tensor: Tensor) -> None:
     pass
 
 

@@ -10,6 +10,7 @@ chapter 4's, which computes everything anew each time, or any other that gives t
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
+from torch import Tensor
 
 from examples.ch01.command import BadInput, Parser, command, dump_json, read_json, table, whole_number
 from examples.ch02.families import program
@@ -51,26 +53,26 @@ class Generation:
     lengths: list
     ended: list
 
-    def sequence(self, r=0):
+    def sequence(self, r: int = 0) -> list[int]:
         """The new ids of one sequence, without padding, as a list."""
         return self.ids[r, : self.lengths[r]].tolist()
 
 
 @torch.inference_mode()
 def generate(
-    ids,
+    ids: Tensor | list,
     model: Model,
     tokens: int,
-    temperature=0.0,
-    top_k=None,
-    top_p=None,
-    seed=0,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int = 0,
     end="model",
-    forward=None,
-    window=None,
-    pad=0,
-    on_token=None,
-):
+    forward: Callable | None = None,
+    window: int | None = None,
+    pad: int = 0,
+    on_token: Callable | None = None,
+) -> Generation:
     """Up to `tokens` new tokens behind each prompt: a `Generation`.
 
     ids: prompts [B, T], or a list of B of unequal length. Nothing is padded on the left: all are fed from position 0,
@@ -125,7 +127,7 @@ def generate(
     return Generation(new, emitted, ended)
 
 
-def whole_text(model: Model):
+def whole_text(model: Model) -> Callable:
     """The forward that computes everything anew: ids [B, t] to logits [B, 1, V] of the last position, by the oracle."""
 
     def forward(ids):
@@ -137,7 +139,7 @@ def whole_text(model: Model):
     return forward
 
 
-def prompt_sequences(ids, config, window=None):
+def prompt_sequences(ids: Tensor | list, config, window: int | None = None) -> list[Tensor]:
     """The prompts as a list of B tensors [T]; raises BadInput for one that the model cannot take."""
     if isinstance(ids, torch.Tensor):
         check_ids(ids[:, : config.n_positions] if window and ids.ndim == 2 else ids, config)
@@ -168,7 +170,7 @@ def _check_room(longest, tokens, window, config):
         )
 
 
-def end_tokens(model):
+def end_tokens(model: Model) -> set[int]:
     """The set of ids that end a text, from the model's generation_config.json or else its config.json, or from its GGUF file; empty
     without any."""
     if model.manifest.get("eos_token_id") is not None:
@@ -182,7 +184,7 @@ def end_tokens(model):
     return set()
 
 
-def end_list(end, where="end"):
+def end_list(end, where: str = "end") -> set[int]:
     """The set of ids in an int, a list of them or None; raises BadInput for anything else."""
     ends = [] if end is None else list(end) if isinstance(end, (list, tuple, set)) else [end]
     for id in ends:
@@ -191,7 +193,7 @@ def end_list(end, where="end"):
     return set(ends)
 
 
-def known_ids(model):
+def known_ids(model: Model) -> Tensor | None:
     """Booleans [V], True for the ids that the tokenizer has; None where that is all of them, or there is no tokenizer."""
     if model.tokenizer is None:
         return None
@@ -206,18 +208,18 @@ class Stream:
     Bytes that are no character yet show as U+FFFD at the end of the text, one for all of them or one for each.
     """
 
-    def __init__(self, model, prompt=()):
+    def __init__(self, model: Model, prompt=()):
         """prompt: the ids [T] before the first new one; some tokenizers decode a piece otherwise at the start of a text."""
         self.model, self.ids = model, list(prompt)
         self.shown = len(decode(self.ids, model)) if self.ids else 0
 
-    def push(self, id):
+    def push(self, id: int) -> str:
         """The characters that are complete with this id; "" while one is not."""
         self.ids.append(id)
         text = decode(self.ids, self.model)
         return self._upto(text, len(text.rstrip("\N{REPLACEMENT CHARACTER}")))
 
-    def rest(self):
+    def rest(self) -> str:
         """What still waits, as U+FFFD: call it once the last id has come."""
         text = decode(self.ids, self.model)
         return self._upto(text, len(text))

@@ -16,6 +16,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
+from torch import Tensor
 
 from examples.ch01.command import BadInput, Parser, command, dump_json, table
 
@@ -26,7 +27,7 @@ LOGITS = (4.0, 2.9, 1.4, 0.5, 0.0)
 # ------------------------------------------------------------------------------------------------------------- the filters
 
 
-def with_temperature(logits, temperature):
+def with_temperature(logits: Tensor, temperature: float) -> Tensor:
     """The logits [..., V] less the largest of each row, divided by `temperature`: below 1 sharper, above 1 flatter.
 
     For temperatures above 0 only; 0 is the argmax, and `choose` takes it without a draw. The largest is taken off first, since
@@ -41,7 +42,7 @@ def with_temperature(logits, temperature):
     return (below.double() / temperature).to(logits.dtype)
 
 
-def keep_top_k(logits, k):
+def keep_top_k(logits: Tensor, k: int) -> Tensor:
     """Only the k best of each row [..., V] keep their logits; of equal ones the lower ids. A k above V cuts nothing.
 
     Raises BadInput unless k is a whole number from 1.
@@ -52,7 +53,7 @@ def keep_top_k(logits, k):
     return logits.scatter(-1, order[..., k:], -math.inf)
 
 
-def keep_top_p(logits, p):
+def keep_top_p(logits: Tensor, p: float) -> Tensor:
     """Only the smallest set of best tokens whose probability reaches p keep their logits [..., V]; of equal ones the lower ids.
 
     A token stays if the mass before it is below p, so the one that crosses p stays, and one always does; p = 1 cuts nothing.
@@ -71,7 +72,7 @@ def keep_top_p(logits, p):
     return logits.masked_fill(cut.scatter(-1, order, cut), -math.inf)
 
 
-def only(logits, allowed):
+def only(logits: Tensor, allowed: Tensor) -> Tensor:
     """Only the ids that `allowed` [V], of booleans, names keep their logits [..., V].
 
     A vocabulary may be padded to a round number; the ids behind the last real token have logits and mean nothing.
@@ -82,7 +83,7 @@ def only(logits, allowed):
 # ------------------------------------------------------------------------------------------------------------- the choice
 
 
-def probabilities(logits, temperature=1.0, top_k=None, top_p=None):
+def probabilities(logits: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None) -> Tensor:
     """The probabilities [..., V] that a token is drawn with; exact zeros for what is cut, and at temperature 0 a single 1.
 
     Computed in float32 at least. Raises BadInput for what the filters refuse, for NaN or plus infinity among the logits, and
@@ -100,7 +101,9 @@ def probabilities(logits, temperature=1.0, top_k=None, top_p=None):
     return torch.softmax(logits, dim=-1)
 
 
-def choose(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
+def choose(
+    logits: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None, generator=None
+) -> Tensor:
     """One id [...] for each row of logits [..., V]. Temperature 0 takes the largest, the lower id on a tie, and draws nothing.
 
     generator: a torch.Generator, from which each row takes one number; torch's global one is never used. Raises BadInput like
@@ -114,7 +117,7 @@ def choose(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
     return draw(probabilities(logits, temperature, top_k, top_p), generator)
 
 
-def draw(probabilities, generator):
+def draw(probabilities: Tensor, generator: torch.Generator) -> Tensor:
     """One id [...] from each row of probabilities [..., V], which a uniform number u picks: the first id whose cumulative sum
     is above u. An id of probability 0 adds nothing to the sum, so it is never the first."""
     cumulative = probabilities.double().cumsum(-1)  # [..., V]
@@ -123,14 +126,14 @@ def draw(probabilities, generator):
     return torch.searchsorted(cumulative, below.unsqueeze(-1), right=True).squeeze(-1)  # [...]
 
 
-def check_temperature(temperature):
+def check_temperature(temperature: float) -> float:
     """The temperature; raises BadInput unless it is a finite number from 0."""
     if isinstance(temperature, bool) or not isinstance(temperature, (int, float)) or not 0 <= temperature < math.inf:
         raise BadInput(f"the temperature is {temperature!r}; give a number from 0 (0 takes the most probable token)")
     return temperature
 
 
-def check_filters(top_k, top_p):
+def check_filters(top_k: int | None, top_p: float | None) -> None:
     """Raises BadInput for a top-k or top-p that its filter would refuse; None is neither."""
     one = torch.zeros(1)
     if top_k is not None:
@@ -139,7 +142,7 @@ def check_filters(top_k, top_p):
         keep_top_p(one, top_p)
 
 
-def check_logits(logits):
+def check_logits(logits: Tensor) -> Tensor:
     """The logits [..., V] in float32 at least; raises BadInput where a row has no probabilities."""
     _argmax(logits)
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -157,7 +160,9 @@ def _argmax(logits):
     return ids
 
 
-def candidates(logits, temperature=1.0, top_k=None, top_p=None, count=10):
+def candidates(
+    logits: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None, count: int = 10
+) -> list[dict]:
     """The best `count` of logits [V] as rows, best first, the lower id on a tie, and none that is impossible: what the choice sees.
 
     Each is {id, logit, probability, cut, final}: the probability at this temperature (at 0, at 1), the name of the filter that

@@ -67,10 +67,10 @@ def in_chunks(model, ids, sizes, capacity=None, trace=None):
 
 def compare_splits(model, ids):
     """Each of `splits` beside the oracle: [{split, chunks, ...agreement}]."""
-    oracle = run(model, ids)
+    whole = run(model, ids)
     rows = []
     for name, sizes in splits(ids.shape[1]).items():
-        rows.append({"split": name, "chunks": len(sizes), **ch04.agreement(in_chunks(model, ids, sizes)[0], oracle)})
+        rows.append({"split": name, "chunks": len(sizes), **ch04.agreement(in_chunks(model, ids, sizes)[0], whole)})
     return rows
 
 
@@ -80,7 +80,7 @@ ROWS_AND_KEYS = ("scores", "A")  # [B, h, T, S]: a chunk has fewer keys than the
 def traced(model, ids, sizes=None):
     """{(point, layer): tensor} of a pass over `ids` [B, T], the chunks put together along the positions; None is the oracle.
 
-    The oracle's masked scores are minus infinity and its masked entries of A 0, and so is what a chunk does not have.
+    The oracle's scores are minus infinity and its entries of A 0 where the mask hides, and so is what a chunk does not have.
     """
     kept = {}
 
@@ -173,8 +173,8 @@ def reuse(model, prefix, endings):
     for ending in endings:
         text = torch.cat([prefix, ending[None]], dim=1)
         second = Cached(model, cache=first.cache.copy())
-        logits, oracle = second(text)[:, -1], run(model, text)[:, -1]
-        near = ch04.largest(logits - oracle) <= BOUND * ch04.largest(oracle)
+        logits, whole = second(text)[:, -1], run(model, text)[:, -1]
+        near = ch04.largest(logits - whole) <= BOUND * ch04.largest(whole)
         rows.append({"ending": len(ending), "computed": second.computed, "from_nothing": text.shape[1], "same": near})
     return rows
 
@@ -271,7 +271,7 @@ def failure(model, name, ids, prompt, capacity, tolerance=1e-3):
     the logits are from the oracle's there, of the largest logit; moved: positions whose argmax is another. raised: the exception
     that it ended with, or None.
     """
-    oracle = run(model, ids)[0]  # [T, V]
+    whole = run(model, ids)[0]  # [T, V]
     forward, found, raised = wrong(model, name, ids, prompt, capacity), {}, None
     try:
         for t in range(prompt, ids.shape[1] + 1):
@@ -280,8 +280,8 @@ def failure(model, name, ids, prompt, capacity, tolerance=1e-3):
                 found[t - len(logits) + i] = row
     except Exception as error:  # whatever it is: the point is to see whether there is one
         raised = f"{type(error).__name__}: {error}"
-    top = ch04.largest(oracle)
-    off = {t: ch04.largest(row - oracle[t]) / top for t, row in found.items()}
+    top = ch04.largest(whole)
+    off = {t: ch04.largest(row - whole[t]) / top for t, row in found.items()}
     first = next((t for t in sorted(off) if not off[t] <= tolerance), None)
     return {
         "failure": name,
@@ -289,7 +289,7 @@ def failure(model, name, ids, prompt, capacity, tolerance=1e-3):
         "at_first": None if first is None else off[first],
         "at_last": off[max(off)],
         "largest": ch04.worst(off.values()),
-        "moved": sum(int(row.argmax() != oracle[t].argmax()) for t, row in found.items()),
+        "moved": sum(int(row.argmax() != whole[t].argmax()) for t, row in found.items()),
         "positions": len(found),
         "raised": raised,
         "by_position": [off.get(t) for t in range(ids.shape[1])],

@@ -8,13 +8,13 @@ of two forms, both exact: "expanded", in which each position's keys and values a
 """
 
 from examples.ch01.command import BadInput
-from examples.ch02.config import NORMS
+from examples.ch02.config import NORMS, Config
 from examples.ch10 import kv_cache
 
 FORMS = ("absorbed", "expanded")
 
 
-def attention_matrices(config):
+def attention_matrices(config: Config) -> int:
     """Weights in one layer's attention matrices, biases not included."""
     d, h, m = config.n_embd, config.n_head, config.latent
     if m is None:
@@ -23,12 +23,12 @@ def attention_matrices(config):
     return q + d * (m.kv_rank + m.turned) + m.kv_rank * h * (m.plain + m.value) + h * m.value * d
 
 
-def network_matrices(config, width):
+def network_matrices(config: Config, width: int) -> int:
     """Weights in the matrices of one feed-forward network of `width`."""
     return (3 if config.gated else 2) * config.n_embd * width
 
 
-def feed_forward_matrices(config, layer, active):
+def feed_forward_matrices(config: Config, layer: int, active: int | None) -> int:
     """Weights in the matrices of one layer's feed-forward network; of a mixture those of `active` experts, None for all."""
     if not config.has_experts(layer):
         return network_matrices(config, config.inner_width)
@@ -36,7 +36,7 @@ def feed_forward_matrices(config, layer, active):
     return ((e.count if active is None else active) + e.shared) * network_matrices(config, e.width) + e.count * config.n_embd
 
 
-def parameter_count(config, active=False):
+def parameter_count(config: Config, active: bool = False) -> dict[str, int]:
     """{component: parameters, ..., "total"}. Each number is one weight; a tied head is counted once.
 
     active: of a mixture only what one token uses. Buffers are not counted: sinusoids, and the bias of DeepSeek's routing. Nor are
@@ -66,13 +66,13 @@ def parameter_count(config, active=False):
     return counts | {"total": sum(counts.values())}
 
 
-def seen(config, layer, context):
+def seen(config: Config, layer: int, context: int) -> int:
     """Positions that a token sees in a layer, of `context`."""
     window = config.window(layer)
     return context if window is None else min(context, window)
 
 
-def flops_per_token(config, context, form="absorbed"):
+def flops_per_token(config: Config, context: int, form: str = "absorbed") -> dict[str, int]:
     """{component: FLOPs, ..., "total"} of the matmuls for one token that attends over `context` positions, itself included.
 
     form: of latent attention. The expanded form does 2 h (query + value width) a position seen, the absorbed one
@@ -96,7 +96,7 @@ def flops_per_token(config, context, form="absorbed"):
     return flops | {"total": sum(flops.values())}
 
 
-def flops_per_pass(config, tokens, batch=1, pairs="full"):
+def flops_per_pass(config: Config, tokens: int, batch: int = 1, pairs: str = "full") -> dict[str, int]:
     """{component: FLOPs, ..., "total"} of one pass over [batch, tokens]; pairs as in chapter 4's.
 
     "full" is the whole rectangle in every layer, "causal" only the pairs that are seen, a window's as well.
@@ -116,13 +116,13 @@ def _pairs(tokens, window):
     return window * (window + 1) // 2 + (tokens - window) * window
 
 
-def cached_numbers(config, form="absorbed"):
+def cached_numbers(config: Config, form: str = "absorbed") -> int:
     """Numbers that one layer keeps for one position, by chapter 10; of latent attention expanded, keys and values of all heads."""
     if config.latent is None or form == "absorbed":
         return kv_cache.cached_numbers(config)
     return config.n_head * (config.query_width + config.value_width)
 
 
-def kv_bytes_per_token(config, bytes_per_number=2, form="absorbed"):
+def kv_bytes_per_token(config: Config, bytes_per_number: int = 2, form: str = "absorbed") -> int:
     """Bytes that one more token adds to the cache, while no layer's window is full: 2 L g dh bytes, or MLA's."""
     return config.n_layer * cached_numbers(config, form) * bytes_per_number

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from examples.ch01.command import command
-from examples.ch02.config import Config
+from examples.ch02.config import Config, Rope
 from examples.ch04.gpt2_from_scratch import causal_mask, check_ids, no_trace, silu
 from examples.ch14.counts import flops_per_pass, flops_per_token, parameter_count  # noqa: F401  a program's cost formulas
 
@@ -70,7 +70,7 @@ def new_cache(config: Config, batch: int, capacity: int, **like) -> list[tuple[T
     return [(torch.zeros(shape, **like), torch.zeros(shape, **like)) for _ in range(config.n_layer)]
 
 
-def block(x, weights, config, layer, angles, mask, trace, cache=None):
+def block(x: Tensor, weights: dict, config: Config, layer: int, angles, mask: Tensor | None, trace, cache=None) -> Tensor:
     """One layer: two sublayers, each of which reads a normalised copy of the stream x [B, T, d] and adds to the stream."""
     name = f"model.layers.{layer}"
     normed = rms_norm(x, weights, f"{name}.input_layernorm", config)  # [B, T, d]
@@ -88,7 +88,7 @@ def block(x, weights, config, layer, angles, mask, trace, cache=None):
     return x
 
 
-def attention(x, weights, config, layer, angles, mask, trace, cache=None):
+def attention(x: Tensor, weights: dict, config: Config, layer: int, angles, mask: Tensor | None, trace, cache=None) -> Tensor:
     """What attention adds to the stream [B, T, d]. Query head i reads key and value head i // (h / g)."""
     B, T, _ = x.shape
     name, dh = f"model.layers.{layer}.self_attn", config.head_width
@@ -111,7 +111,7 @@ def attention(x, weights, config, layer, angles, mask, trace, cache=None):
     return linear(mixed, weights, f"{name}.o_proj")  # [B, T, d]
 
 
-def by_group(x, y):
+def by_group(x: Tensor, y: Tensor) -> Tensor:
     """x [B, h, T, n] @ y [B, g, n, m] = [B, h, T, m], where heads 0 to h/g - 1 of x meet head 0 of y, the next h/g head 1, ...
 
     The heads of a group stand one below the other, as if they were positions, so y is read in place and never repeated.
@@ -120,7 +120,7 @@ def by_group(x, y):
     return (x.reshape(B, y.shape[1], -1, x.shape[-1]) @ y).view(B, h, T, -1)
 
 
-def mlp(x, weights, config, layer, trace):
+def mlp(x: Tensor, weights: dict, config: Config, layer: int, trace) -> Tensor:
     """What the feed-forward network adds [B, T, d]: one image of x gates another. Shazeer, "GLU Variants" (2020)."""
     name = f"model.layers.{layer}.mlp"
     gate = silu(linear(x, weights, f"{name}.gate_proj"))  # [B, T, f]
@@ -129,19 +129,19 @@ def mlp(x, weights, config, layer, trace):
     return linear(hidden, weights, f"{name}.down_proj")  # [B, T, d]
 
 
-def linear(x, weights, name):
+def linear(x: Tensor, weights: dict, name: str) -> Tensor:
     """x @ W.T, and the bias where there is one, with W [out, in] as Llama's files store it."""
     y = x @ weights[f"{name}.weight"].T  # [..., out]
     bias = weights.get(f"{name}.bias")
     return y if bias is None else y + bias
 
 
-def rms_norm(x, weights, name, config):
+def rms_norm(x: Tensor, weights: dict, name: str, config: Config) -> Tensor:
     """Each position's vector over its root mean square, times a gain for each of its d entries; nothing is centred."""
     return rms(x, weights[f"{name}.weight"], config.norm_eps)
 
 
-def rms(x, gain, eps=1e-6):
+def rms(x: Tensor, gain: Tensor, eps: float = 1e-6) -> Tensor:
     """x [..., n] over its root mean square, times `gain` [n].
 
     Zhang and Sennrich, "Root Mean Square Layer Normalization" (2019). The mean is taken in float32 at least, and the result
@@ -155,7 +155,7 @@ def rms(x, gain, eps=1e-6):
 # ------------------------------------------------------------------------------------------------------------- the rotation
 
 
-def rotation(at, rope, dh, dtype=torch.float32):
+def rotation(at: Tensor, rope: Rope, dh: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
     """(cos, sin), each [T, dh], of the angles by which positions `at` [T] turn each pair of a head's numbers.
 
     Pair i turns by position times theta^(-2i/dh): Su et al., "RoFormer" (2021), section 3.2.2. The angles are computed in
@@ -167,7 +167,7 @@ def rotation(at, rope, dh, dtype=torch.float32):
     return (angles.cos() * rope.gain).to(dtype), (angles.sin() * rope.gain).to(dtype)
 
 
-def frequencies(rope, dh, device="cpu"):
+def frequencies(rope: Rope, dh: int, device="cpu") -> Tensor:
     """Radians a position [dh / 2], as the rope says: plain, "linear" (divided by a factor), "llama3" or "yarn".
 
     llama3 (Meta's Llama 3.1): a frequency whose wavelength is short against the original context stays, a long one is divided by
@@ -197,7 +197,7 @@ def frequencies(rope, dh, device="cpu"):
     return (1 - blend) * plain / rope.factor + blend * plain
 
 
-def rotate(x, angles):
+def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
     """x [B, heads, T, dh] with each pair (i, i + dh / 2) turned by its angle; the half-split form of Hugging Face's files."""
     cos, sin = angles  # each [T, dh]
     half = x.shape[-1] // 2
@@ -205,7 +205,7 @@ def rotate(x, angles):
     return x * cos + turned * sin
 
 
-def rotate_interleaved(x, angles):
+def rotate_interleaved(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
     """x [B, heads, T, dh] with each pair (2i, 2i + 1) turned by its angle: the form of Meta's own code and of GGUF files.
 
     It is the same rotation of the same pairs, held in other places: with `halves` = the order of `halves_order`,
@@ -218,7 +218,7 @@ def rotate_interleaved(x, angles):
     return torch.stack([even * cos - odd * sin, odd * cos + even * sin], dim=-1).flatten(-2)  # [B, heads, T, dh]
 
 
-def halves_order(dh):
+def halves_order(dh: int) -> Tensor:
     """[dh]: where each number of a head stands before its pairs are put half a head apart: 0, 2, 4, ..., then 1, 3, 5, ..."""
     return torch.arange(dh).view(-1, 2).T.flatten()
 
