@@ -12,11 +12,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from examples.ch01.command import BadInput
-from examples.ch02.llama import Rope
-from examples.ch02.model import load
+from examples.ch02.config import Config, Rope, general
+from examples.ch02.families import READERS, ROPE_KINDS, read_config, rope_from
+from examples.ch02.layout import is_buffer
+from examples.ch02.model import Model, general_form, load, run
 from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
-from examples.ch14 import ablations, configs, families, peers, serving, variants
+from examples.ch04.experiments import random_ids
+from examples.ch10.kv_cache import cache_bytes
+from examples.ch14 import ablations, configs, peers, serving, variants
 from examples.ch14 import experiments as ex
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14.choices import explain, options_of
@@ -30,11 +34,11 @@ def setUpModule():
 
 
 def as_the_library(kind, tokens=20, **changes):
-    """How far our logits are from transformers', of the largest, and whether the parameters are as many."""
-    library, c, weights = ex.case_models(kind, changes)
-    ids = ex.some_ids(c, tokens, 2)
+    """How far our logits are from transformers', of the largest."""
+    library, model = ex.case_models(kind, changes)
+    ids = random_ids(model, tokens, 2)
     with torch.no_grad():
-        found = ch04.agreement(variants.forward(ids, weights, c), library(ids, use_cache=False).logits)
+        found = ch04.agreement(run(model, ids), library(ids, use_cache=False).logits)
     return found["relative_difference"]
 
 
@@ -83,13 +87,14 @@ class Settings(unittest.TestCase):
         bare["deepseek_v3"] = new | latent | dict(num_key_value_heads=32, num_experts_per_tok=8, moe_intermediate_size=18)
         bare["bloom"] = dict(vocab_size=53, hidden_size=24, n_layer=3, n_head=4)
         bare["xglm"] = dict(vocab_size=53, d_model=24, num_layers=3, attention_heads=4, ffn_dim=40)
-        self.assertEqual(set(bare), set(families.READERS))
+        self.assertEqual(set(bare), set(READERS))
         for kind, values in bare.items():
             filled = AutoConfig.for_model(kind, **values).to_dict() | {"model_type": kind}
-            self.assertEqual(families.choices_from(values | {"model_type": kind}, "c"), families.choices_from(filled, "c"), kind)
+            ours, theirs = (general(read_config(x, "c")) for x in (values | {"model_type": kind}, filled))
+            self.assertEqual(ours, theirs, kind)
         windows = new | {"use_sliding_window": True, "model_type": "qwen2"}
         filled = AutoConfig.for_model(**windows).to_dict() | {"model_type": "qwen2"}
-        self.assertEqual(families.choices_from(windows, "c"), families.choices_from(filled, "c"))
+        self.assertEqual(read_config(windows, "c"), read_config(filled, "c"))
 
     def test_mistral_with_types_of_layers(self):
         """From a file the library reads such a config as another class, with windows by layer; and so do we."""
@@ -103,23 +108,23 @@ class Settings(unittest.TestCase):
             path = Path(folder) / "config.json"
             path.write_text(json.dumps(json.loads(path.read_text()) | {"layer_types": types}))
             library = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
-            c, weights = families.of(load(folder))
-            self.assertEqual(c.windows, (None, 6, None))
-            ids = ex.some_ids(c, 20, 2)
+            model = general_form(load(folder))
+            self.assertEqual(model.config.windows, (None, 6, None))
+            ids = random_ids(model, 20, 2)
             with torch.no_grad():
-                found = ch04.agreement(variants.forward(ids, weights, c), library(ids, use_cache=False).logits)
+                found = ch04.agreement(run(model, ids), library(ids, use_cache=False).logits)
         self.assertLessEqual(found["relative_difference"], BOUND)
 
     def test_gemma_3_s_ropes_in_every_spelling(self):
         sizes = peers.TINY["gemma3_text"] | {"model_type": "gemma3_text"}
-        old = families.choices_from(sizes | {"rope_theta": 7e5, "rope_local_base_freq": 3e3}, "c")
+        old = read_config(sizes | {"rope_theta": 7e5, "rope_local_base_freq": 3e3}, "c")
         self.assertEqual((old.rope.theta, old.window_rope.theta), (7e5, 3e3))
         nested = {"full_attention": {"rope_theta": 7e5}, "sliding_attention": {"rope_theta": 3e3}}
-        self.assertEqual(families.choices_from(sizes | {"rope_parameters": nested}, "c"), old)
+        self.assertEqual(read_config(sizes | {"rope_parameters": nested}, "c"), old)
         bare = {"full_attention": {"rope_type": "default"}, "sliding_attention": {"rope_type": "default"}}
         mixed = sizes | {"rope_parameters": bare, "rope_theta": 7e5, "rope_local_base_freq": 3e3}
-        self.assertEqual(families.choices_from(mixed, "c"), old)
-        plain = families.choices_from(sizes, "c")
+        self.assertEqual(read_config(mixed, "c"), old)
+        plain = read_config(sizes, "c")
         self.assertEqual((plain.rope.theta, plain.window_rope.theta), (1e6, 1e4))
         for changes in (
             {"rope_parameters": {"rope_theta": 1e5, "rope_type": "default"}},
@@ -129,7 +134,7 @@ class Settings(unittest.TestCase):
             {"attn_logit_softcapping": 30.0},
         ):
             with self.assertRaises(BadInput):
-                families.choices_from(sizes | changes, "c")
+                read_config(sizes | changes, "c")
 
     def test_what_would_be_read_otherwise_is_refused(self):
         llama3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
@@ -137,9 +142,9 @@ class Settings(unittest.TestCase):
             ("xglm", dict(pad_token_id=5), "pad_token_id"),
             ("xglm", dict(d_model=3, attention_heads=1), "d_model"),
             ("bloom", dict(slow_but_exact=True), "slow_but_exact"),
-            ("bloom", dict(num_attention_heads=5), "differ"),
-            ("openai-gpt", dict(num_attention_heads=8), "differ"),
-            ("xglm", dict(num_attention_heads=8), "differ"),
+            ("bloom", dict(num_attention_heads=5), "two names of one thing"),
+            ("openai-gpt", dict(num_attention_heads=8), "two names of one thing"),
+            ("xglm", dict(num_attention_heads=8), "two names of one thing"),
             ("qwen2", dict(layer_types=["sliding_attention"] * 3), "use_sliding_window"),
             ("gemma2", dict(sliding_window=None), "sliding_window is null"),
             ("llama", dict(rope_parameters=llama3 | {"high_freq_factor": 0.5}), "low_freq_factor"),
@@ -153,21 +158,21 @@ class Settings(unittest.TestCase):
             ("mixtral", dict(num_local_experts=10**9), "num_local_experts"),
         ):
             with self.assertRaisesRegex(BadInput, words):
-                families.choices_from(peers.TINY[kind] | changes | {"model_type": kind}, "c")
-        c = families.choices_from(peers.TINY["llama"] | {"model_type": "llama", "rope_parameters": llama3}, "c")
-        self.assertEqual(c.rope.original_positions, 64)  # as the library: the positions there are
+                read_config(peers.TINY[kind] | changes | {"model_type": kind}, "c")
+        config = read_config(peers.TINY["llama"] | {"model_type": "llama", "rope_parameters": llama3}, "c")
+        self.assertEqual(config.rope.original_positions, 64)  # as the library: the positions there are
 
     def test_options_and_sentences_at_the_edges(self):
-        c = families.choices_from(peers.TINY["deepseek_v3"] | {"model_type": "deepseek_v3", "first_k_dense_replace": 3}, "c")
-        self.assertEqual(options_of(c)["feed-forward"], "dense")
-        self.assertNotIn("experts", " ".join(explain(c)))
-        c = families.choices_from(peers.TINY["deepseek_v3"] | {"model_type": "deepseek_v3", "norm_topk_prob": False}, "c")
-        self.assertIn("times 1.7", " ".join(explain(c)))
-        self.assertNotIn("renormalised", " ".join(explain(c)))
-        c = families.choices_from(peers.TINY["gpt2"] | {"model_type": "gpt2", "n_head": 1}, "c")
-        self.assertEqual(options_of(c)["attention"], "MHA")
-        self.assertEqual(options_of(replace(c, activation="relu"))["activation"], "relu")
-        self.assertIn("2 matrices", " ".join(explain(c)))
+        config = read_config(peers.TINY["deepseek_v3"] | {"model_type": "deepseek_v3", "first_k_dense_replace": 3}, "c")
+        self.assertEqual(options_of(config)["feed-forward"], "dense")
+        self.assertNotIn("experts", " ".join(explain(config)))
+        config = read_config(peers.TINY["deepseek_v3"] | {"model_type": "deepseek_v3", "norm_topk_prob": False}, "c")
+        self.assertIn("times 1.7", " ".join(explain(config)))
+        self.assertNotIn("renormalised", " ".join(explain(config)))
+        config = general(read_config(peers.TINY["gpt2"] | {"model_type": "gpt2", "n_head": 1}, "c"))
+        self.assertEqual(options_of(config)["attention"], "MHA")
+        self.assertEqual(options_of(replace(config, activation="relu"))["activation"], "relu")
+        self.assertIn("2 matrices", " ".join(explain(config)))
         self.assertIn("3 matrices", " ".join(explain(serving.config_named("llama-3-8b"))))
 
 
@@ -202,78 +207,71 @@ class Ropes(unittest.TestCase):
 
 
 def llama_rope(block):
-    from examples.ch02.llama import rope_from
-
-    return rope_from({"rope_parameters": block}, families.YARN)
+    return rope_from({"rope_parameters": block}, "c", (*ROPE_KINDS, "yarn"))
 
 
 class HalfPrecision(unittest.TestCase):
     def test_as_near_to_float64_as_the_library(self):
         """In half precision our distance from float64 is at most one and a half times the library's, in every family."""
         for kind in peers.TINY:
-            _, c, weights = ex.case_models(kind, {})
-            ids = ex.some_ids(c, ex.LENGTH, 2)
-            exact = variants.forward(ids, {k: w.double() for k, w in weights.items()}, c)
+            model = ex.case_models(kind, {})[1]
+            ids = random_ids(model, ex.LENGTH, 2)
+            exact = run(model.to(dtype=torch.float64), ids)
             for dtype in (torch.bfloat16, torch.float16):
                 library = peers.library_tiny(kind).to(dtype)
                 for name, buffer in library.named_buffers():  # the library keeps this one in float32 when it loads
-                    if families.is_buffer(name):
+                    if is_buffer(name):
                         buffer.data = buffer.data.float()
                 with torch.no_grad():
                     theirs = library(ids, use_cache=False).logits
-                ours = variants.forward(ids, {k: w.to(dtype) for k, w in weights.items()}, c)
+                ours = run(model.to(dtype=dtype), ids)
                 near, far = (ch04.agreement(x.double(), exact)["relative_difference"] for x in (ours, theirs))
                 self.assertLessEqual(near, max(1.5 * far, 0.01), (kind, dtype))
 
     def test_what_is_done_in_float32(self):
-        _, c, weights = ex.case_models("gemma", {})
-        half = {k: w.half() for k, w in weights.items()}
-        x = 200 * torch.randn(1, 3, c.n_embd, generator=torch.Generator().manual_seed(0)).half()  # squares overflow float16
-        name = "model.layers.0.input_layernorm"
-        wide = (
-            x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + c.norm_eps) * (1 + half[f"{name}.weight"].float())
-        )
-        torch.testing.assert_close(variants.norm(x, half, name, c), wide.half(), rtol=0, atol=0)
-        _, c, weights = ex.case_models("gpt2", {})
-        half, name = {k: w.half() for k, w in weights.items()}, "model.layers.0.input_layernorm"
-        x = x[..., : c.n_embd]
-        y = torch.nn.functional.layer_norm(
-            x.float(), (c.n_embd,), half[f"{name}.weight"].float(), half[f"{name}.bias"].float(), c.norm_eps
-        )
-        torch.testing.assert_close(variants.norm(x, half, name, c), y.half(), rtol=1e-3, atol=1e-3)
-        _, c, weights = ex.case_models("deepseek_v3", {})
-        half = {k: w.half() for k, w in weights.items()}
-        x = torch.randn(1, 5, c.n_embd, generator=torch.Generator().manual_seed(1)).half()
-        gate = "model.layers.1.mlp"
-        scores = (x.float() @ half[f"{gate}.gate.weight"].float().T).sigmoid()
-        found = variants.routing(x, half, c, gate)
+        half = ex.case_models("gemma", {})[1].to(dtype=torch.float16)
+        config, weights, name = half.config, half.weights, "model.layers.0.input_layernorm"
+        x = 200 * torch.randn(1, 3, config.n_embd, generator=torch.Generator().manual_seed(0)).half()  # squares overflow float16
+        y = x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + config.norm_eps)
+        wide = y * (1 + weights[f"{name}.weight"].float())
+        torch.testing.assert_close(variants.norm(x, weights, name, config), wide.half(), rtol=0, atol=0)
+        half = ex.case_models("gpt2", {})[1].to(dtype=torch.float16)
+        config, weights, x = half.config, half.weights, x[..., : half.config.n_embd]
+        gain, shift = (weights[f"{name}.{part}"].float() for part in ("weight", "bias"))
+        y = torch.nn.functional.layer_norm(x.float(), (config.n_embd,), gain, shift, config.norm_eps)
+        torch.testing.assert_close(variants.norm(x, weights, name, config), y.half(), rtol=1e-3, atol=1e-3)
+        half = ex.case_models("deepseek_v3", {})[1].to(dtype=torch.float16)
+        config, weights, gate = half.config, half.weights, "model.layers.1.mlp"
+        x = torch.randn(1, 5, config.n_embd, generator=torch.Generator().manual_seed(1)).half()
+        scores = (x.float() @ weights[f"{gate}.gate.weight"].float().T).sigmoid()
+        found = variants.routing(x, weights, config, gate)
         chosen = found > 0
         own = scores.where(chosen, 0)
-        wanted = (own / own.sum(-1, keepdim=True) * c.experts.scale).half()
+        wanted = (own / own.sum(-1, keepdim=True) * config.experts.scale).half()
         torch.testing.assert_close(found, wanted, rtol=0, atol=0)
 
 
 class Devices(unittest.TestCase):
     def test_nothing_stays_behind_on_the_processor(self):
         for kind in peers.TINY:
-            _, c, weights = ex.case_models(kind, {})
-            there = {k: w.to("meta") for k, w in weights.items()}
+            there = ex.case_models(kind, {})[1].to(device="meta")
+            self.assertEqual(there.device.type, "meta")
             ids = torch.zeros(1, 4, dtype=torch.int64, device="meta")
             with mock.patch.object(variants, "check_ids"), mock.patch.object(variants, "check_positions"):
-                self.assertEqual(variants.forward(ids, there, c).shape, (1, 4, c.vocab_size), kind)
+                self.assertEqual(run(there, ids).shape, (1, 4, there.config.vocab_size), kind)
 
     def test_positions_outside_the_table(self):
-        _, c, weights = ex.case_models("gpt2", {})
+        model = ex.case_models("gpt2", {})[1]
         for at in (torch.arange(4) + 30, torch.arange(4) - 1):
             with self.assertRaisesRegex(BadInput, "not all within"):
-                variants.forward(ex.some_ids(c, 4), weights, c, at=at)
+                ex.forward_at(model, random_ids(model, 4), at)
 
 
 class Costs(unittest.TestCase):
     def test_activations_of_a_step(self):
         """Bytes of the new tokens' vectors, by hand for Llama-3-8B's shape: d 4096, q 4096, kv 1024, f 14336, V 128256."""
-        c = serving.config_named("llama-3-8b")
-        rows = {r["operation"]: r["activation_bytes"] for r in serving.decode_step(c, 100, 3, 2)["operations"]}
+        config = serving.config_named("llama-3-8b")
+        rows = {r["operation"]: r["activation_bytes"] for r in serving.decode_step(config, 100, 3, 2)["operations"]}
         d, q, kv, f, V, L, two = 4096, 4096, 1024, 14336, 128256, 32, 3 * 2
         self.assertEqual(rows["q projection"], L * two * (d + q))
         self.assertEqual(rows["k projection"], L * two * (d + kv))
@@ -288,11 +286,11 @@ class Costs(unittest.TestCase):
         self.assertEqual(rows["feed-forward matrices"], 12 * 2 * (2 * 768 + 3072))
 
     def test_what_is_no_load(self):
-        c = serving.config_named("gpt2")
+        config = serving.config_named("gpt2")
         for call_it in (
-            lambda: serving.decode_step(c, -1),
-            lambda: serving.decode_step(c, 5, 0),
-            lambda: ex.cache_bytes(c, -5),
+            lambda: serving.decode_step(config, -1),
+            lambda: serving.decode_step(config, 5, 0),
+            lambda: cache_bytes(config, -5),
         ):
             with self.assertRaises(BadInput):
                 call_it()
@@ -335,12 +333,11 @@ class Measurements(unittest.TestCase):
         self.assertEqual(rates, [0.25, 0.5, 0.75, 1.0, 1.0, 1.0])
 
     def test_depth_row_by_hand(self):
-        c = ex.depth_config("pre", 3)
-        w, ids, streams = ex.random_weights(c, 4), ex.some_ids(c, 33, seed=4), []
-        matrix = w["model.layers.2.mlp.down_proj.weight"].requires_grad_()
-        w["model.embed_tokens.weight"].requires_grad_()
+        model, streams = ex.small_model(ex.depth_config("pre", 3), 4), []
+        ids, matrix = random_ids(model, 33, seed=4), model.weights["model.layers.2.mlp.down_proj.weight"].requires_grad_()
+        model.token_table.requires_grad_()
         keep = lambda point, layer, x: streams.append(x) if point in ("embedding", "residual") else None  # noqa: E731
-        logits = variants.forward(ids[:, :-1], w, c, trace=keep)
+        logits = run(model, ids[:, :-1], trace=keep)
         loss = torch.nn.functional.cross_entropy(logits[0], ids[0, 1:])
         at_embedding, in_last = torch.autograd.grad(loss, (streams[0], matrix))
         row = ex.depth_row("pre", 3, seeds=(4,))
@@ -350,8 +347,8 @@ class Measurements(unittest.TestCase):
         self.assertAlmostEqual(streams[0].square().mean().sqrt().item(), 1.0, places=1)
 
     def test_times_of_options(self):
-        small = llama_config()
-        model = ex.random_llama(small)
+        sizes = dict(vocab_size=53, n_embd=24, n_layer=2, n_head=4, kv_heads=2, head_width=6, inner_width=40, n_positions=64)
+        model = ex.random_llama(Config("llama", **sizes, rope=Rope()))
         clock = iter(range(10**6))
         rows = {r["option"]: r for r in ex.option_times(model, context=8, batch=2, runs=2, timer=lambda: next(clock))}
         self.assertTrue(all(r["ms"] == 1e3 and r["ratio"] == 1 for r in rows.values()))  # every call takes one tick
@@ -360,32 +357,27 @@ class Measurements(unittest.TestCase):
         self.assertLess(rows["a window of a quarter"]["bytes_ratio"], 1)
 
     def test_losses_of_an_ablation(self):
-        ids = torch.tensor([[3, 1, 4, 1, 5]])
+        ids, model = torch.tensor([[3, 1, 4, 1, 5]]), Model(None, {}, program=variants.__name__)
         logits = 30 * torch.randn(1, 4, 11, generator=torch.Generator().manual_seed(0))
         with mock.patch.object(variants, "forward", return_value=logits):
-            nats, best = ablations.losses(ids, {}, None)
+            nats, best = ablations.losses(ids, model)
         wanted = torch.nn.functional.cross_entropy(logits[0].double(), ids[0, 1:], reduction="none")
         torch.testing.assert_close(nats[0], wanted, rtol=1e-13, atol=1e-13)  # in float64: float32 is 1e-7 off
         self.assertEqual(best.tolist(), logits.argmax(-1).tolist())
         logits[0, 2, 5] = float("nan")
         with mock.patch.object(variants, "forward", return_value=logits):
-            self.assertEqual(ablations.losses(ids, {}, None)[1][0, 2].item(), -1)  # among these no argmax means anything
+            self.assertEqual(ablations.losses(ids, model)[1][0, 2].item(), -1)  # among these no argmax means anything
 
     def test_the_worst_point_is_the_worst(self):
-        right = peers.library_trace
+        right = ex.library_trace
 
         def off(library, ids):
             found = right(library, ids)
             found["residual", 1] = found["residual", 1] * 1.1
             return found
 
-        with mock.patch.object(peers, "library_trace", off):
+        with mock.patch.object(ex, "library_trace", off):
             self.assertGreater(ex.case_agreement("gpt2", "gpt2", {})["worst_point"], 1e-2)
-
-
-def llama_config():
-
-    return LlamaConfig(53, 24, 40, 2, 4, 64, 2, 6)
 
 
 class Commands(FolderCase):

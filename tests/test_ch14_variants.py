@@ -14,19 +14,22 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from examples.ch01.command import BadInput
-from examples.ch02 import model as ch02
-from examples.ch02.model import load
+from examples.ch02 import families, layout
+from examples.ch02.families import read_config
+from examples.ch02.layout import general_weights, is_buffer, tensor_shapes, weight_shapes
+from examples.ch02.model import general_form, load, run
 from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
+from examples.ch04.experiments import random_ids
 from examples.ch05.experiments import library_greedy
 from examples.ch05.generate import generate
+from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, forward_cached
 from examples.ch14 import experiments as ex
-from examples.ch14 import families, peers, serving, variant_cache, variants
 from examples.ch14 import llama_from_scratch as llama
+from examples.ch14 import peers, serving, variants
 from examples.ch14.choices import explain, options_of
-from examples.ch14.counts import cache_bytes
-from examples.ch14.variant_cache import VariantCache
-from tests.support import FolderCase, call, config, det, start, weights
+from tests.support import FolderCase, call, det, start
+from tests.support import model as tiny_gpt2
 from tests.test_ch14_llama import IDS, MODEL, L
 
 BOUND = 1e-5  # of the largest logit
@@ -39,23 +42,28 @@ def setUpModule():
 
 @cache
 def case(name):
-    """(library, choices, weights) of a case, built once."""
+    """(library, model) of a case, built once."""
     return ex.case_models(*CASES[name])
 
 
+def other(name, weights=None, **changes):
+    """A case's model with `changes` to its config, and with other weights where they are given."""
+    model = case(name)[1]
+    return replace(model, config=replace(model.config, **changes), weights=model.weights if weights is None else weights)
+
+
 @torch.no_grad()
-def off(name, choices=None, weights=None, tokens=ex.LENGTH, batch=2):
-    """How far our logits of a case are from transformers', of the largest; with other choices or weights where they are given."""
-    library, c, w = case(name)
-    ids = ex.some_ids(c, tokens, batch)
-    ours = variants.forward(ids, w if weights is None else weights, c if choices is None else choices)
-    return ch04.agreement(ours, library(ids, use_cache=False).logits)["relative_difference"]
+def off(name, model=None, tokens=ex.LENGTH, batch=2):
+    """How far our logits of a case are from transformers', of the largest; those of another `model` where one is given."""
+    library, own = case(name)
+    ids = random_ids(own, tokens, batch)
+    return ch04.agreement(run(model or own, ids), library(ids, use_cache=False).logits)["relative_difference"]
 
 
 class Agreement(unittest.TestCase):
     def test_every_family_is_there(self):
         self.assertEqual({kind for kind, _ in CASES.values()}, set(families.READERS))
-        self.assertEqual(set(families.READERS), set(ch02.FAMILIES))
+        self.assertEqual(set(families.READERS), set(families.PROGRAMS))
 
     def test_logits_points_argmax_and_mask(self):
         for name, (kind, changes) in CASES.items():
@@ -63,38 +71,41 @@ class Agreement(unittest.TestCase):
                 row = ex.case_agreement(name, kind, changes)
                 self.assertLessEqual(row["worst"], BOUND)
                 self.assertLessEqual(row["worst_point"], BOUND)
-                self.assertEqual(row["points"], 8)  # the embedding, two streams, three layers' weights, final norm, logits
+                # the embedding, final norm and logits; of each layer all but the scores, of a Llama all but them and q, of the
+                # others the weights, and the stream but for the last one
+                self.assertEqual(row["points"], {"gpt2": 3 + 3 * 11, "llama": 3 + 3 * 10}.get(kind, 3 + 3 + 2))
                 self.assertEqual(row["same_argmax"], row["positions"])
                 self.assertEqual(row["above_diagonal"], 0.0)
                 self.assertEqual(row["parameters"], row["library_parameters"])
 
     def test_the_tiny_models_hide_nothing(self):
         for name in CASES:
-            _, c, w = case(name)
-            self.assertGreater(c.n_layer, 1)
-            if c.rope and not c.latent and name not in ("qwen2", "qwen2, windows"):  # which has no such field
-                self.assertNotEqual(c.head_width * c.n_head, c.n_embd, name)
-            for key, tensor in w.items():
+            model = case(name)[1]
+            config = model.config
+            self.assertGreater(config.n_layer, 1)
+            if config.rope and not config.latent and name not in ("qwen2", "qwen2, windows"):  # which has no such field
+                self.assertNotEqual(config.head_width * config.n_head, config.n_embd, name)
+            for key, tensor in model.weights.items():
                 if tensor.ndim == 1:
                     self.assertGreater(tensor.std().item(), 0.05, f"{name}: {key} is as good as constant")
-            if c.windows:
-                self.assertLess(min(x for x in c.windows if x), ex.LENGTH)
+            if config.windows:
+                self.assertLess(min(x for x in config.windows if x), ex.LENGTH)
 
     def test_without_the_mask_it_is_not_causal(self):
-        _, c, w = case("gemma2")
-        ids = ex.some_ids(c, 8)
-        other = ids.clone()
-        other[0, -1] = (other[0, -1] + 1) % c.vocab_size
-        before, after = (variants.forward(x, w, c, causal=False)[0, :-1] for x in (ids, other))
+        model = case("gemma2")[1]
+        ids = random_ids(model, 8)
+        changed = ids.clone()
+        changed[0, -1] = (changed[0, -1] + 1) % model.config.vocab_size
+        before, after = (run(model, x, causal=False)[0, :-1] for x in (ids, changed))
         self.assertGreater((before - after).abs().max().item(), 1e-3)
 
     def test_float64_and_half(self):
         for name in peers.TINY:
-            _, c, w = case(name)
-            ids = ex.some_ids(c, ex.LENGTH, 2)
-            exact = variants.forward(ids, {k: v.double() for k, v in w.items()}, c)
+            model = case(name)[1]
+            ids = random_ids(model, ex.LENGTH, 2)
+            exact = run(model.to(dtype=torch.float64), ids)
             self.assertEqual(exact.dtype, torch.float64)
-            self.assertLessEqual(ch04.agreement(variants.forward(ids, w, c), exact)["relative_difference"], BOUND, name)
+            self.assertLessEqual(ch04.agreement(run(model, ids), exact)["relative_difference"], BOUND, name)
             if name != "xglm":  # the library's takes no float64: its smallest number does not fit a float
                 with torch.no_grad():
                     theirs = peers.library_tiny(name).double()(ids, use_cache=False).logits
@@ -102,45 +113,42 @@ class Agreement(unittest.TestCase):
                 bound = 1e-12 if name in ("gpt2", "openai-gpt") else BOUND
                 self.assertLessEqual(ch04.agreement(exact, theirs)["relative_difference"], bound, name)
             for dtype, bound in ((torch.bfloat16, 0.15), (torch.float16, 0.03)):
-                found = variants.forward(ids, {k: v.to(dtype) for k, v in w.items()}, c)
+                found = run(model.to(dtype=dtype), ids)
                 self.assertEqual(found.dtype, dtype)
-                if not c.experts:  # rounded scores may choose another expert
+                if not model.config.experts:  # rounded scores may choose another expert
                     self.assertLessEqual(ch04.agreement(found.double(), exact)["relative_difference"], bound, (name, dtype))
 
     def test_beyond_the_context(self):
         for name in peers.TINY:
-            _, c, w = case(name)
-            with self.assertRaisesRegex(BadInput, f"{c.n_positions + 1} tokens are more than n_positions {c.n_positions}"):
-                variants.forward(torch.zeros(1, c.n_positions + 1, dtype=torch.int64), w, c)
+            model = case(name)[1]
+            most = model.config.n_positions
+            with self.assertRaisesRegex(BadInput, f"{most + 1} tokens are more than n_positions {most}"):
+                run(model, torch.zeros(1, most + 1, dtype=torch.int64))
             with self.assertRaisesRegex(BadInput, "id 53 is outside"):
-                variants.forward(torch.full((1, 2), 53), w, c)
+                run(model, torch.full((1, 2), 53))
 
     def test_it_is_the_oracle(self):
-        model = ch02.Model(config(), weights())
-        for one in (model, MODEL):
-            c, w = families.of(one)
-            self.assertLessEqual(ch04.agreement(variants.forward(IDS, w, c), run(one, IDS))["relative_difference"], 1e-6)
+        for one in (tiny_gpt2(), MODEL):
+            self.assertLessEqual(ch04.agreement(run(general_form(one), IDS), run(one, IDS))["relative_difference"], 1e-6)
 
     def test_traced_points_are_those_of_chapter_4(self):
         for name in ("gpt2", "openai-gpt", "gemma2", "mixtral", "deepseek_v3"):
-            _, c, w = case(name)
-            kept = {}
-            variants.forward(ex.some_ids(c, 5), w, c, trace=lambda p, i, x, kept=kept: kept.setdefault((p, i), x))
+            model, kept = case(name)[1], gpt2.Trace()
+            run(model, random_ids(model, 5), trace=kept)
             wanted = {(p, i) for p in gpt2.LAYER_POINTS for i in range(3)} | {
                 ("embedding", None),
                 ("final_norm", None),
                 ("logits", None),
             }
-            dense = {i for i in range(3) if not c.has_experts(i)}
+            dense = {i for i in range(3) if not model.config.has_experts(i)}
             self.assertEqual(set(kept), {(p, i) for p, i in wanted if p != "hidden" or i in dense})
-            if c.norm_place != "post":
+            if model.config.norm_place != "post":
                 total = kept["embedding", None] + sum(kept[p, i] for p in ("attention", "mlp") for i in range(3))
                 torch.testing.assert_close(total, kept["residual", 2], atol=1e-4, rtol=1e-5)
 
     def test_latent_attention_absorbed(self):
         for name in ("deepseek_v3", "deepseek_v3, plain queries"):
-            c = case(name)[1]
-            self.assertLessEqual(off(name, replace(c, latent=replace(c.latent, absorbed=True))), BOUND)
+            self.assertLessEqual(off(name, ex.in_absorbed_form(case(name)[1])), BOUND)
 
 
 class PlantedFaults(unittest.TestCase):
@@ -148,7 +156,7 @@ class PlantedFaults(unittest.TestCase):
 
     def assertSeen(self, name, **changes):
         self.assertLessEqual(off(name), BOUND)
-        self.assertGreater(off(name, replace(case(name)[1], **changes)), 20 * BOUND, (name, changes))
+        self.assertGreater(off(name, other(name, **changes)), 20 * BOUND, (name, changes))
 
     def assertPatchSeen(self, name, module, attribute, wrong):
         self.assertLessEqual(off(name), BOUND)
@@ -156,11 +164,11 @@ class PlantedFaults(unittest.TestCase):
             self.assertGreater(off(name), 20 * BOUND, (name, attribute))
 
     def assertWeightsSeen(self, name, change):
-        _, c, w = case(name)
+        model = case(name)[1]
         self.assertLessEqual(off(name), BOUND)
-        wrong = dict(w)
-        change(wrong, c)
-        self.assertGreater(off(name, weights=wrong), 20 * BOUND, name)
+        wrong = dict(model.weights)
+        change(wrong, model.config)
+        self.assertGreater(off(name, other(name, wrong)), 20 * BOUND, name)
 
     def test_normalisation(self):
         self.assertSeen("llama", norm="layer")
@@ -172,30 +180,31 @@ class PlantedFaults(unittest.TestCase):
 
     def test_its_place(self):
         # a family read as another: what differs is where the same tensors are used
-        _, c, w = case("openai-gpt")
-        moved = {k.replace("post_attention", "input").replace("post_feedforward", "post_attention"): v for k, v in w.items()}
-        self.assertGreater(off("openai-gpt", replace(c, norm_place="pre"), moved), 20 * BOUND)
-        _, c, w = case("gemma2")
-        pre = {k.replace("pre_feedforward", "post_attention"): v for k, v in w.items() if "post_attention" not in k}
-        self.assertGreater(off("gemma2", replace(c, norm_place="pre"), pre), 20 * BOUND)
-        _, c, w = case("openai-gpt")  # one norm more, before the head
-        extra = w | {"model.norm.weight": torch.ones(c.n_embd), "model.norm.bias": torch.zeros(c.n_embd)}
-        self.assertGreater(off("openai-gpt", replace(c, final_norm=True), extra), 20 * BOUND)
+        weights, d = case("openai-gpt")[1].weights, case("openai-gpt")[1].config.n_embd
+        moved = {k.replace("post_attention", "input").replace("post_feedforward", "post_attention"): w for k, w in weights.items()}
+        self.assertGreater(off("openai-gpt", other("openai-gpt", moved, norm_place="pre")), 20 * BOUND)
+        extra = weights | {"model.norm.weight": torch.ones(d), "model.norm.bias": torch.zeros(d)}  # one more, before the head
+        self.assertGreater(off("openai-gpt", other("openai-gpt", extra, final_norm=True)), 20 * BOUND)
+        weights = case("gemma2")[1].weights
+        pre = {k.replace("pre_feedforward", "post_attention"): w for k, w in weights.items() if "post_attention" not in k}
+        self.assertGreater(off("gemma2", other("gemma2", pre, norm_place="pre")), 20 * BOUND)
 
     def test_positions(self):
         at = torch.arange(ex.LENGTH)
-        library, c, w = case("gpt2")
-        ids = ex.some_ids(c, ex.LENGTH)
+        library, model = case("gpt2")
+        ids = random_ids(model, ex.LENGTH)
         with torch.no_grad():
             theirs = library(ids, use_cache=False).logits
-        self.assertGreater(ch04.agreement(variants.forward(ids, w, c, at=at + 1), theirs)["relative_difference"], 20 * BOUND)
+        self.assertLessEqual(ch04.agreement(ex.forward_at(model, ids, at), theirs)["relative_difference"], BOUND)
+        self.assertGreater(ch04.agreement(ex.forward_at(model, ids, at + 1), theirs)["relative_difference"], 20 * BOUND)
         self.assertSeen("xglm", first_position=0)
         self.assertSeen("xglm", positions="none")
         self.assertSeen("llama", interleaved=True)
         self.assertSeen("deepseek_v3", interleaved=False)
-        self.assertSeen("llama", rope=replace(case("llama")[1].rope, theta=20000.0))
-        self.assertSeen("deepseek_v3", rope=replace(case("deepseek_v3")[1].rope, kind="linear"))
-        self.assertSeen("deepseek_v3", rope=replace(case("deepseek_v3")[1].rope, mscale=0.0, mscale_all=0.0))
+        self.assertSeen("llama", rope=replace(case("llama")[1].config.rope, theta=20000.0))
+        rope = case("deepseek_v3")[1].config.rope
+        self.assertSeen("deepseek_v3", rope=replace(rope, kind="linear"))
+        self.assertSeen("deepseek_v3", rope=replace(rope, mscale=0.0, mscale_all=0.0))
         self.assertSeen("gemma3_text", window_rope=None)
         right = variants.slopes
         self.assertPatchSeen("bloom", variants, "slopes", lambda n: right(n).flip(0))
@@ -220,8 +229,8 @@ class PlantedFaults(unittest.TestCase):
         wrong = lambda x, width: backwards(x, width) if x.shape[-1] == 24 else right(x, width)  # noqa: E731  q, k, v of GPT-2 alone
         self.assertPatchSeen("gpt2", variants, "heads", wrong)  # heads meet the wrong columns of the projection
 
-        def swapped(weights, c):
-            for i in range(c.n_layer):
+        def swapped(weights, config):
+            for i in range(config.n_layer):
                 k, v = (f"model.layers.{i}.self_attn.{x}_proj.weight" for x in "kv")
                 weights[k], weights[v] = weights[v], weights[k]
 
@@ -243,40 +252,40 @@ class PlantedFaults(unittest.TestCase):
         self.assertSeen("gpt2, SiLU", activation="gelu")
         self.assertSeen("llama", activation="gelu")
 
-        def swapped(weights, c):  # the gate and what it gates
-            for i in range(c.n_layer):
+        def swapped(weights, config):  # the gate and what it gates
+            for i in range(config.n_layer):
                 a, b = (f"model.layers.{i}.mlp.{x}_proj.weight" for x in ("gate", "up"))
                 weights[a], weights[b] = weights[b], weights[a]
 
         self.assertWeightsSeen("gemma", swapped)
         for name, act in (("gpt2", "gelu"), ("bloom", "gelu"), ("openai-gpt", "gelu"), ("gemma", "gelu"), ("xglm", "gelu_new")):
-            found = off(name, replace(case(name)[1], activation=act))  # so near that a bar of 1e-3 would not see it
+            found = off(name, other(name, activation=act))  # so near that a bar of 1e-3 would not see it
             self.assertGreater(found, 3 * BOUND, name)
             self.assertLess(found, 1e-3, name)
 
     def test_feed_forward(self):
-        experts = case("mixtral")[1].experts
+        experts = case("mixtral")[1].config.experts
         self.assertSeen("mixtral", experts=replace(experts, active=1))
         self.assertSeen("mixtral", experts=replace(experts, renormalise=False))
-        experts = case("deepseek_v3")[1].experts
+        experts = case("deepseek_v3")[1].config.experts
         for changes in (dict(groups=1), dict(renormalise=False), dict(scale=1.0), dict(active=2), dict(shared=0)):
             self.assertSeen("deepseek_v3", experts=replace(experts, **changes))
         right = variants.routing
 
-        def weighing(x, weights, c, name):  # the bias that only chooses, added to the weight as well
+        def weighing(x, weights, config, name):  # the bias that only chooses, added to the weight as well
             bias = weights[f"{name}.gate.e_score_correction_bias"]
-            return right(x, weights, c, name) * (1 + bias)
+            return right(x, weights, config, name) * (1 + bias)
 
         self.assertPatchSeen("deepseek_v3", variants, "routing", weighing)
 
-        def unbiased(weights, c):
+        def unbiased(weights, config):
             for name in weights:
-                if families.is_buffer(name):
+                if is_buffer(name):
                     weights[name] = torch.zeros_like(weights[name])
 
         self.assertWeightsSeen("deepseek_v3", unbiased)
 
-        def reordered(weights, c):
+        def reordered(weights, config):
             a, b = (f"model.layers.1.mlp.experts.{e}.down_proj.weight" for e in (0, 1))
             weights[a], weights[b] = weights[b], weights[a]
 
@@ -288,49 +297,42 @@ class PlantedFaults(unittest.TestCase):
         self.assertSeen("gemma2", logit_cap=None)
         self.assertSeen("gemma", embedding_scale=1.0)
 
-        def untied(weights, c):
-            weights["lm_head.weight"] = weights["model.embed_tokens.weight"].flip(0)
-
-        _, c, w = case("gpt2")
-        wrong = dict(w)
-        untied(wrong, c)
-        self.assertGreater(off("gpt2", replace(c, tie_word_embeddings=False), wrong), 20 * BOUND)
+        weights = dict(case("gpt2")[1].weights)
+        weights["lm_head.weight"] = weights["model.embed_tokens.weight"].flip(0)
+        self.assertGreater(off("gpt2", other("gpt2", weights, tie_word_embeddings=False)), 20 * BOUND)
 
     def test_biases(self):
         for name, part in (("qwen2", "v_proj"), ("gpt2", "o_proj"), ("llama, biases", "down_proj")):
 
-            def forgotten(weights, c, part=part):
+            def forgotten(weights, config, part=part):
                 for key in [k for k in weights if k.endswith(f"{part}.bias")]:
                     del weights[key]
 
             self.assertWeightsSeen(name, forgotten)
         # a bias of the keys without positions would move all scores of a query alike; turned by position it counts
-        _, _, w = case("qwen2")
-        lacking = {k: v for k, v in w.items() if not k.endswith("k_proj.bias")}
-        self.assertGreater(off("qwen2", weights=lacking), 20 * BOUND)
-        _, _, w = case("gpt2")
-        lacking = {k: v for k, v in w.items() if not k.endswith("k_proj.bias")}
-        self.assertLessEqual(off("gpt2", weights=lacking), BOUND)
+        lacking = {k: w for k, w in case("qwen2")[1].weights.items() if not k.endswith("k_proj.bias")}
+        self.assertGreater(off("qwen2", other("qwen2", lacking)), 20 * BOUND)
+        lacking = {k: w for k, w in case("gpt2")[1].weights.items() if not k.endswith("k_proj.bias")}
+        self.assertLessEqual(off("gpt2", other("gpt2", lacking)), BOUND)
 
     def test_window(self):
-        _, c, _ = case("mistral")
+        windows = case("mistral")[1].config.windows
         self.assertSeen("mistral", windows=())
-        for wrong in (c.windows[0] - 1, c.windows[0] + 1):
-            self.assertSeen("mistral", windows=(wrong,) * c.n_layer)
-        _, c, _ = case("gemma2")
-        self.assertSeen("gemma2", windows=c.windows[1:] + c.windows[:1])
-        _, c, _ = case("gemma3_text")
+        for wrong in (windows[0] - 1, windows[0] + 1):
+            self.assertSeen("mistral", windows=(wrong,) * len(windows))
+        windows = case("gemma2")[1].config.windows
+        self.assertSeen("gemma2", windows=windows[1:] + windows[:1])
         self.assertSeen("gemma3_text", windows=(6, None, 6))
         self.assertSeen("qwen2, windows", windows=(6, 6, None))
 
     def test_q_and_k_norm(self):
         self.assertSeen("qwen3", qk_norm=False)
         right = variants.turned
-        wrong = lambda x, c, layer, at: right(x.roll(1, -1), c, layer, at).roll(-1, -1)  # noqa: E731  gains meet other numbers
+        wrong = lambda x, *args: right(x.roll(1, -1), *args).roll(-1, -1)  # noqa: E731  gains meet other numbers
         self.assertPatchSeen("qwen3", variants, "turned", wrong)
 
-        def swapped(weights, c):
-            for i in range(c.n_layer):
+        def swapped(weights, config):
+            for i in range(config.n_layer):
                 a, b = (f"model.layers.{i}.self_attn.{x}_norm.weight" for x in "qk")
                 weights[a], weights[b] = weights[b], weights[a] * 1.5
 
@@ -348,10 +350,11 @@ class Files(FolderCase):
             folder = self.saved(kind)
             held = load_file(folder / "model.safetensors")
             values = json.loads((folder / "config.json").read_text())
-            c = families.choices_from(values, "config.json")
-            shapes = families.file_shapes(c)
-            bare = {k.removeprefix("transformer."): tuple(v.shape) for k, v in held.items()}
-            self.assertEqual({k: v for k, v in bare.items() if k != "lm_head.weight" or not c.tie_word_embeddings}, shapes, kind)
+            config = read_config(values, "config.json")
+            bare = {k.removeprefix("transformer."): tuple(w.shape) for k, w in held.items()}
+            if config.tie_word_embeddings:
+                bare.pop("lm_head.weight", None)
+            self.assertEqual(bare, tensor_shapes(config), kind)
 
     def test_what_does_not_fit_is_refused(self):
         for kind in ("bloom", "mixtral", "deepseek_v3", "xglm"):
@@ -375,21 +378,19 @@ class Files(FolderCase):
             load(folder)
 
     def test_a_wrong_layout_is_another_model(self):
-        library, c, w = case("bloom")
-        tensors = {}
-        for name in families.file_shapes(c):
-            tensors[name] = library.transformer.state_dict()[name]
-        right = families.to_weights(tensors, c)
-        self.assertTrue(torch.equal(right["model.layers.0.self_attn.q_proj.weight"], w["model.layers.0.self_attn.q_proj.weight"]))
-        blocks = dict(families.FUSED, bloom=replace(families.FUSED["bloom"], by_head=False))
-        with mock.patch.object(families, "FUSED", blocks):
-            self.assertGreater(off("bloom", weights=families.to_weights(tensors, c)), 20 * BOUND)
+        library, model = case("bloom")
+        held, name = library.transformer.state_dict(), "model.layers.0.self_attn.q_proj.weight"
+        tensors = {key: held[key] for key in tensor_shapes(model.config)}
+        self.assertTrue(torch.equal(general_weights(tensors, model.config)[name], model.weights[name]))
+        blocks = dict(layout.FUSED, bloom=replace(layout.FUSED["bloom"], by_head=False))
+        with mock.patch.object(layout, "FUSED", blocks):
+            self.assertGreater(off("bloom", other("bloom", general_weights(tensors, model.config))), 20 * BOUND)
 
     def test_other_chapters_run_them(self):
         """A folder of any family generates text and shows its mask, through chapters 2, 4 and 5."""
         for kind in ("qwen2", "gemma3_text", "bloom", "deepseek_v3"):
             model = load(self.saved(kind))
-            ids = ex.some_ids(model.config, 5)
+            ids = random_ids(model, 5)
             self.assertEqual(generate(ids, model, 4, end=None).ids.shape, (1, 4))
             self.assertEqual(ch04.above_diagonal(ch04.influence(model, ids)), 0.0)
             status, out, err = call(gpt2.main, "mask", "--model", self.folder / "m", "--json")
@@ -403,7 +404,7 @@ class Files(FolderCase):
 class Windows(unittest.TestCase):
     def test_a_window_holds_the_query_itself(self):  # C24
         at = torch.arange(5)
-        shown = (~variants.window_mask(at[:, None] - at[None, :], 3)).int().tolist()
+        shown = (variants.windowed(gpt2.causal_mask(5, 5), at[:, None] - at[None, :], 3) == 0).int().tolist()
         self.assertEqual(shown, [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [0, 1, 1, 1, 0], [0, 0, 1, 1, 1]])
 
     def test_known_logits(self):  # C24
@@ -418,8 +419,8 @@ class Windows(unittest.TestCase):
             (2, (-0.370873, -0.014352, 1.448854, -1.321449), 2),
             (1, (-0.111290, -0.327743, 0.826052, -1.273996), 1),
         ):
-            c = families.choices_from(values | {"sliding_window": window}, "config.json")
-            found = variants.forward(IDS, {n: det(n, s) for n, s in families.weight_shapes(c).items()}, c)
+            config = read_config(values | {"sliding_window": window}, "config.json")
+            found = variants.forward(IDS, {n: det(n, s) for n, s in weight_shapes(config).items()}, config)
             torch.testing.assert_close(found[0, -1, :4], torch.tensor(wanted), atol=1e-4, rtol=0)
             full = found if full is None else full
             changed = ((found - full).abs().amax(-1)[0] > 1e-6).nonzero().flatten().tolist()
@@ -428,19 +429,19 @@ class Windows(unittest.TestCase):
     def test_reach(self):
         for row in ex.reaches():
             self.assertEqual(row["farthest"], row["formula"], row)
-        right = variants.window_mask
-        with mock.patch.object(variants, "window_mask", lambda back, window=None: right(back, window and window + 1)):
+        right = variants.windowed
+        with mock.patch.object(variants, "windowed", lambda mask, back, window: right(mask, back, window and window + 1)):
             self.assertNotEqual(ex.reach(3, 2)["farthest"], ex.reach(3, 2)["formula"])
 
     def test_a_decode_step_keeps_one_less_than_the_window(self):  # C24
-        _, c, w = case("mistral")
-        ids, W = ex.some_ids(c, ex.LENGTH), c.windows[0]
-        whole = variants.forward(ids, w, replace(c, n_layer=1))[0, -1]
+        config, model = case("mistral")[1].config, other("mistral", n_layer=1)
+        ids, W = random_ids(model, ex.LENGTH), config.windows[0]
+        whole = run(model, ids)[0, -1]
         for kept, same in ((W, True), (W - 1, False)):  # the last W positions, the new one with them, are all that one layer sees
-            part = variants.forward(ids[:, -kept:], w, replace(c, n_layer=1), at=torch.arange(ex.LENGTH - kept, ex.LENGTH))[0, -1]
+            part = ex.forward_at(model, ids[:, -kept:], torch.arange(ex.LENGTH - kept, ex.LENGTH))[0, -1]
             self.assertEqual(torch.allclose(part, whole, atol=1e-5), same)
-        step = serving.decode_step(c, 3 * W, 1, 1)
-        self.assertEqual(step["cache_bytes"], c.n_layer * (W - 1) * 2 * c.kv_heads * c.head_width)
+        step = serving.decode_step(config, 3 * W, 1, 1)
+        self.assertEqual(step["cache_bytes"], config.n_layer * (W - 1) * 2 * config.kv_heads * config.head_width)
 
 
 class Cache(unittest.TestCase):
@@ -456,99 +457,125 @@ class Cache(unittest.TestCase):
     @given(st.data())
     def test_any_split(self, data):
         name = data.draw(st.sampled_from(["gemma2", "gemma3_text", "mistral", "deepseek_v3", "bloom", "xglm", "qwen2, windows"]))
-        _, c, w = case(name)
+        model = case(name)[1]
         batch, tokens = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 30))
-        ids, cache, logits, fed = ex.some_ids(c, tokens, batch), VariantCache(c, batch), [], 0
+        capacity = data.draw(st.integers(tokens, 32))
+        ids, cache, logits, fed = random_ids(model, tokens, batch), KVCache(model, batch, capacity), [], 0
         while fed < tokens:
             size = data.draw(st.integers(1, tokens - fed))
-            logits.append(variant_cache.forward_cached(ids[:, fed : fed + size], w, c, cache))
+            logits.append(forward_cached(ids[:, fed : fed + size], model, cache))
             fed += size
-            self.assertEqual((cache.length, cache.nbytes), (fed, cache_bytes(c, fed, batch, 4)))
-        found = ch04.agreement(torch.cat(logits, 1), variants.forward(ids, w, c))
+            self.assertEqual((cache.length, cache.nbytes), (fed, cache_bytes(model.config, capacity, batch)))
+            self.assertEqual(cache.copy(capacity=fed).nbytes, cache_bytes(model.config, fed, batch))
+        found = ch04.agreement(torch.cat(logits, 1), run(model, ids))
         self.assertLessEqual(found["relative_difference"], BOUND)
 
     def test_planted_faults(self):
-        right = VariantCache.extend
+        right_room, right_positions, right_advance = variants.new_cache, variants.key_positions, KVCache.advance
 
-        def forgets(cache, layer, first, second, at):  # one position of a window too few
-            found = right(cache, layer, first, second, at)
-            if cache.choices.window(layer) and len(cache.pending[layer][2]) == cache.choices.window(layer):
-                cache.pending[layer] = tuple(x[2:] if x.ndim == 1 else x[..., 2:, :] for x in cache.pending[layer])
-            return found
+        def kept(less):  # as if a window of W kept so many positions less
+            def room(config, *args, **like):
+                return right_room(replace(config, windows=tuple(w and w - less for w in config.windows)), *args, **like)
 
-        def early(cache, layer, first, second, at):  # keys that think they stand one position earlier
-            first, second, at = right(cache, layer, first, second, at)
-            return first, second, at.where(at == at[-1], at - 1)
+            return mock.patch.object(variants, "new_cache", room)
 
-        for name, wrong in (("gemma2", forgets), ("mistral", forgets), ("bloom", early)):
-            with mock.patch.object(VariantCache, "extend", wrong):
+        def early(at, S, cache=None):  # keys that think they stand one position earlier
+            found = right_positions(at, S, cache)
+            return found if cache is None else found.where(found == found[-1], found - 1)
+
+        def stale(cache, ids):  # a window that never moves on
+            cache.pending = {}
+            right_advance(cache, ids)
+
+        for name in ("gemma2", "mistral"):
+            with kept(1):  # a token that comes alone sees W with itself, so W - 1 others do
+                self.assertLessEqual(ex.cached_agreement(name, *CASES[name])["worst"], BOUND, name)
+            with kept(2):
+                self.assertGreater(ex.cached_agreement(name, *CASES[name])["worst"], 20 * BOUND, name)
+            with mock.patch.object(KVCache, "advance", stale):
+                self.assertGreater(ex.cached_agreement(name, *CASES[name])["worst"], 20 * BOUND, name)
+        for name in ("bloom", "mistral"):
+            with mock.patch.object(variants, "key_positions", early):
                 self.assertGreater(ex.cached_agreement(name, *CASES[name])["worst"], 20 * BOUND, name)
 
     def test_greedy_text_is_the_library_s(self):
         for name in ("gpt_bigcode", "mistral", "gemma3_text", "mixtral", "deepseek_v3", "qwen3"):
-            library, c, w = case(name)
-            model = ch02.Model(c, w)
-            ids = ex.some_ids(c, 9)
-            ours = generate(ids, model, 16, end=None, forward=variant_cache.Cached(c, w)).sequence()
+            library, model = case(name)
+            ids = random_ids(model, 9)
+            ours = generate(ids, model, 16, end=None, forward=Cached(model)).sequence()
             self.assertEqual(ours, generate(ids, model, 16, end=None).sequence(), name)
             self.assertEqual(ours, library_greedy(library, ids, 16), name)
 
     def test_a_text_that_does_not_go_on(self):
-        _, c, w = case("gemma2")
-        run, ids = variant_cache.Cached(c, w), ex.some_ids(c, 12)
-        run(ids[:, :9])
-        for text in (ids, ids[:, :5], ids.flip(1), ids[:, :5]):
-            torch.testing.assert_close(run(text)[:, 0], variants.forward(text, w, c)[:, -1], atol=1e-4, rtol=1e-4)
+        for name, computed in (("gemma2", [9, 3, 5, 12, 5]), ("deepseek_v3", [9, 3, 1, 12, 5])):  # a window begins anew
+            model = case(name)[1]
+            cached, ids, costs = Cached(model), random_ids(model, 12), []
+            for text in (ids[:, :9], ids, ids[:, :5], ids.flip(1), ids[:, :5]):
+                before = cached.computed
+                torch.testing.assert_close(cached(text)[:, 0], run(model, text)[:, -1], atol=1e-4, rtol=1e-4)
+                costs.append(cached.computed - before)
+            self.assertEqual(costs, computed, name)
 
     def test_a_broken_pass_leaves_it_as_it_was(self):
-        _, c, w = case("mistral")
-        ids, cache = ex.some_ids(c, 12), VariantCache(c)
-        variant_cache.forward_cached(ids[:, :7], w, c, cache)
+        for name in ("mistral", "gemma2", "deepseek_v3"):
+            model = case(name)[1]
+            ids, cache = random_ids(model, 12), KVCache(model)
+            forward_cached(ids[:, :7], model, cache)
+            layers = range(model.config.n_layer)
+            before = [x.clone() for layer in layers for x in cache.live(layer)]
 
-        def stop(point, layer, x):
-            if (point, layer) == ("q", 1):
-                raise KeyboardInterrupt
+            def stop(point, layer, x):
+                if (point, layer) == ("q", 1):
+                    raise KeyboardInterrupt
 
-        with self.assertRaises(KeyboardInterrupt):
-            variant_cache.forward_cached(ids[:, 7:], w, c, cache, trace=stop)
-        found = variant_cache.forward_cached(ids[:, 7:], w, c, cache)
-        self.assertLessEqual(ch04.agreement(found, variants.forward(ids, w, c)[:, 7:])["relative_difference"], BOUND)
+            with self.assertRaises(KeyboardInterrupt):
+                forward_cached(ids[:, 7:], model, cache, trace=stop)
+            after = [x for layer in layers for x in cache.live(layer)]
+            self.assertEqual(cache.length, 7)
+            self.assertTrue(all(torch.equal(x, y) for x, y in zip(after, before, strict=True)))
+            found = forward_cached(ids[:, 7:], model, cache)
+            self.assertLessEqual(ch04.agreement(found, run(model, ids)[:, 7:])["relative_difference"], BOUND)
 
     def test_bad_input(self):
-        _, c, w = case("gpt2")
-        cache = VariantCache(c)
-        variant_cache.forward_cached(ex.some_ids(c, 30), w, c, cache)
+        model = case("gpt2")[1]
+        cache = KVCache(model)
+        forward_cached(random_ids(model, 30), model, cache)
         with self.assertRaisesRegex(BadInput, "30 cached and 3 new tokens are 33, more than n_positions 32"):
-            variant_cache.forward_cached(ex.some_ids(c, 3), w, c, cache)
+            forward_cached(random_ids(model, 3), model, cache)
         with self.assertRaisesRegex(BadInput, "2 sequences of ids for a cache of 1"):
-            variant_cache.forward_cached(ex.some_ids(c, 1, 2), w, c, cache)
+            forward_cached(random_ids(model, 1, 2), model, cache)
+        model = case("mistral")[1]
+        cache = KVCache(model)
+        forward_cached(random_ids(model, 9), model, cache)
+        with self.assertRaisesRegex(BadInput, "cannot truncate to 8: a window has pushed out what is before it"):
+            cache.truncate(8)
 
 
 class Positions(unittest.TestCase):
     def test_what_a_shift_does(self):
         for name, moves in (("llama", False), ("bloom", False), ("deepseek_v3", False), ("gpt2", True), ("xglm", True)):
-            _, c, w = case(name)
-            ids, at = ex.some_ids(c, 8), torch.arange(8)
-            found = ch04.agreement(variants.forward(ids, w, c, at=at + 9), variants.forward(ids, w, c, at=at))
+            model = case(name)[1]
+            ids, at = random_ids(model, 8), torch.arange(8)
+            found = ch04.agreement(ex.forward_at(model, ids, at + 9), ex.forward_at(model, ids, at))
             self.assertEqual(found["relative_difference"] > 1e-3, moves, (name, found["relative_difference"]))
 
     def test_prefix_keys(self):
-        one = ch02.Model(case("llama")[1], case("llama")[2])
-        ids, before = ex.some_ids(one.config, 8), ex.some_ids(one.config, 5, seed=3)
+        one = case("llama")[1]
+        ids, before = random_ids(one, 8), random_ids(one, 5, seed=3)
         rows = ex.prefix_keys(one, before, ids)
         self.assertLess(rows[0]["keys"], 1e-5)
         self.assertEqual(rows[0]["values"], 0.0)
         for row in rows[1:]:
             self.assertGreater(min(row["keys"], row["values"]), 1e-2)  # upper layers have read what stands before
         right = variants.turned
-        short = lambda x, c, layer, at: right(x, c, layer, at - 1 if len(at) == 1 else at)  # noqa: E731  on by one too few
+        short = lambda x, config, layer, at: right(x, config, layer, at - 1 if len(at) == 1 else at)  # noqa: E731  on by one too few
         with mock.patch.object(variants, "turned", short):
             self.assertGreater(ex.prefix_keys(one, before, ids)[0]["keys"], 1e-2)
 
 
 class Table(unittest.TestCase):
     def test_every_option_is_verified_and_taken(self):
-        found = {(choice, option) for name in CASES for choice, option in options_of(case(name)[1]).items()}
+        found = {(choice, option) for name in CASES for choice, option in options_of(case(name)[1].config).items()}
         for choice, option, _ in ex.OPTIONS:
             self.assertIn((choice, option), found)
         self.assertEqual(len({choice for choice, _, _ in ex.OPTIONS}), 10)
@@ -608,14 +635,14 @@ class Depth(unittest.TestCase):
         self.assertGreater(ex.depth_row("pre", 8, seeds=(0,))["growth"], ex.depth_row("pre", 2, seeds=(0,))["growth"])
 
     def test_the_gradient_is_that_of_a_finite_difference(self):
-        c = ex.depth_config("pre", 2)
-        w, ids = {k: v.double() for k, v in ex.random_weights(c).items()}, ex.some_ids(c, 9)
+        model = ex.small_model(ex.depth_config("pre", 2)).to(dtype=torch.float64)
+        ids = random_ids(model, 9)
 
         def loss():
-            logits = variants.forward(ids[:, :-1], w, c)
+            logits = run(model, ids[:, :-1])
             return torch.nn.functional.cross_entropy(logits[0], ids[0, 1:])
 
-        matrix = w["model.layers.1.mlp.down_proj.weight"].requires_grad_()
+        matrix = model.weights["model.layers.1.mlp.down_proj.weight"].requires_grad_()
         loss().backward()
         with torch.no_grad():
             matrix[3, 5] += 1e-6

@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import functools
 import json
+import math
 import os
 import secrets
 import sys
@@ -153,10 +154,28 @@ def dump_json(value):
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
-def show(args, plain=lambda value: value):
-    """Run the command that `args` names, and print its text, or with --json its value, made `plain` first."""
+def finite(value):
+    """`value` with null for what is no number in JSON, and, where that happened, a key that says so."""
+    lost = []
+
+    def clean(x, path):
+        if isinstance(x, dict):
+            return {k: clean(v, f"{path}.{k}" if path else k) for k, v in x.items()}
+        if isinstance(x, list):
+            return [clean(v, f"{path}[{i}]") for i, v in enumerate(x)]
+        if isinstance(x, float) and not math.isfinite(x):
+            lost.append(f"{path}: {x}")
+            return None
+        return x
+
+    cleaned = clean(value, "")
+    return cleaned | ({"not_finite": lost} if lost else {})
+
+
+def show(args):
+    """Run the command that `args` names, and print its text, or with --json its value, with null for what is no number."""
     value, text = args.command(args)
-    print(dump_json(plain(value)) if args.json else text + "\n", end="")
+    print(dump_json(finite(value)) if args.json else text + "\n", end="")
 
 
 def parse_json(text):

@@ -25,25 +25,7 @@ def run(argv):
     args = options().parse_args(argv)
     if "threads" in args:
         torch.set_num_threads(args.threads)
-    show(args, _finite)
-
-
-def _finite(value):
-    """`value` with null for what is no number in JSON, and, where that happened, a key that says so."""
-    lost = []
-
-    def clean(x, path):
-        if isinstance(x, dict):
-            return {k: clean(v, f"{path}.{k}" if path else k) for k, v in x.items()}
-        if isinstance(x, list):
-            return [clean(v, f"{path}[{i}]") for i, v in enumerate(x)]
-        if isinstance(x, float) and not math.isfinite(x):
-            lost.append(f"{path}: {x}")
-            return None
-        return x
-
-    cleaned = clean(value, "")
-    return cleaned | ({"not_finite": lost} if lost else {})
+    show(args)
 
 
 def _bar(total, unit="pass"):

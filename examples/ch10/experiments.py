@@ -183,20 +183,26 @@ def reuse(model, prefix, endings):
 
 
 class RingCache(KVCache):
-    """A cache that does not end: position t goes to slot t mod capacity, over whatever lives there. Here to be shown wrong."""
+    """A cache that does not end: position t goes to slot t mod capacity, over whatever lives there. Here to be shown wrong.
+
+    A layer with a window is left as it is: there it would be right to drop the oldest.
+    """
 
     def check_room(self, new):
         pass
 
     def extend(self, layer, k, v):
+        if self.room(layer) < self.capacity:
+            return super().extend(layer, k, v)
         for i in range(k.shape[2]):
-            slot = (self.length + i) % self.room(layer)
+            slot = (self.length + i) % self.capacity
             self.keys[layer][:, :, slot] = k[:, :, i]
             self.values[layer][:, :, slot] = v[:, :, i]
-        end = min(self.length + k.shape[2], self.room(layer))
+        end = min(self.length + k.shape[2], self.capacity)
         return self.keys[layer][:, :, :end], self.values[layer][:, :, :end]
 
     def advance(self, ids):
+        self.keep_windows()
         for i in range(ids.shape[1]):
             self.ids[:, (self.length + i) % self.capacity] = ids[:, i]
         self.length += ids.shape[1]
@@ -287,7 +293,7 @@ def failure(model, name, ids, prompt, capacity, tolerance=1e-3):
         "failure": name,
         "first": first,
         "at_first": None if first is None else off[first],
-        "at_last": off[max(off)],
+        "at_last": off[max(off)] if off else None,
         "largest": ch04.worst(off.values()),
         "moved": sum(int(row.argmax() != whole[t].argmax()) for t, row in found.items()),
         "positions": len(found),
@@ -297,8 +303,11 @@ def failure(model, name, ids, prompt, capacity, tolerance=1e-3):
 
 
 def failure_text(model, name, ids, tokens, capacity):
-    """The greedy continuation of the prompt `ids` [1, T] with this failure, as text."""
-    made = generate(ids, model, tokens, end=None, forward=wrong(model, name, ids, ids.shape[1], capacity))
+    """The greedy continuation of the prompt `ids` [1, T] with this failure, as text; or why there is none."""
+    try:
+        made = generate(ids, model, tokens, end=None, forward=wrong(model, name, ids, ids.shape[1], capacity))
+    except BadInput as error:  # a row that sees nothing has no numbers
+        return f"({error})"
     return decode(made.sequence(), model) if model.tokenizer else str(made.sequence())
 
 

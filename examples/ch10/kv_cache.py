@@ -93,11 +93,15 @@ class KVCache:
 
     def advance(self, ids: Tensor) -> None:
         """Count the positions of `ids` [B, T] as held, now that every layer has extended them."""
+        self.keep_windows()
+        self.ids[:, self.length : self.length + ids.shape[1]] = ids
+        self.length += ids.shape[1]
+
+    def keep_windows(self) -> None:
+        """Put what the layers with a window are to keep in the place of what they kept."""
         for layer, (k, v) in self.pending.items():
             self.keys[layer][:, :, : k.shape[2]], self.values[layer][:, :, : v.shape[2]] = k, v
         self.pending = {}
-        self.ids[:, self.length : self.length + ids.shape[1]] = ids
-        self.length += ids.shape[1]
 
     def can_truncate(self, length: int) -> bool:
         """Whether the first `length` positions are all there: always, but where a window has pushed some of them out."""
