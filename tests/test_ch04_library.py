@@ -21,6 +21,7 @@ from examples.ch14 import peers
 from tests.support import FolderCase, G, call, weights, write_folder
 from tests.test_ch02_gguf import write as write_gguf
 from tests.test_ch14_llama import MODEL as LLAMA
+from tests.test_ch14_llama import model as llama_model
 
 BOUND = 1e-5  # of the largest logit
 
@@ -102,8 +103,9 @@ class Misread(FolderCase):
                 self.assertGreater(self.compared("--model", folder), 1e-4, kind)
 
     def test_a_gguf_file(self):
-        path = write_gguf(self.folder / "m.gguf", LLAMA)
-        ids = ex.random_ids(LLAMA, 20)
+        made = llama_model(hidden_size=32, head_dim=None)  # transformers reads no other width of a head from GGUF
+        path = write_gguf(self.folder / "m.gguf", made, {"vocab_size": 11})  # which it takes from here
+        ids = ex.random_ids(made, 20)
         right = load(path)
         library = library_model(right)(ids, use_cache=False).logits.detach()
         self.assertLessEqual(ex.agreement(run(right, ids), library)["relative_difference"], BOUND)
@@ -150,6 +152,12 @@ class Files(FolderCase):
         model = load(write_folder(self.folder / "m"))
         with self.assertRaisesRegex(BadInput, "neither files nor the fields of a config.json"):
             library_model(Model(model.config, weights()))
+
+    def test_what_the_library_cannot_make(self):
+        path = write_gguf(self.folder / "m.gguf", LLAMA)
+        with self.assertRaisesRegex(BadInput, "transformers cannot make this model by itself"):
+            library_model(load(path))
+        self.assertBad(gpt2.main, ["tour", "--model", path], "transformers cannot make this model by itself")
 
     def test_fields_say_what_our_config_does_not_know(self):
         """The library's config is made of the fields, none of which we have read."""

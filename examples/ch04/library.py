@@ -34,21 +34,33 @@ def library_model(model: Model, dtype: torch.dtype = torch.float32, device="cpu"
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     settings = dict(dtype=dtype, attn_implementation="eager", experts_implementation="eager", output_loading_info=True)
-    with contextlib.redirect_stderr(io.StringIO()):  # its progress bar for GGUF asks nobody
-        if model.path is not None and model.path.is_file():
-            settings |= {"gguf_file": model.path.name}
-            library, about = transformers.AutoModelForCausalLM.from_pretrained(model.path.parent, **settings)
-        else:
-            config = library_config(model.fields)
-            kind = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-            library, about = kind.from_pretrained(model.path, config=config, **settings) if model.path else (None, None)
-            if library is None or about["missing_keys"]:  # else it would go on with random weights in their place
-                tensors = _named(model, kind.base_model_prefix)
-                library, about = kind.from_pretrained(None, config=config, state_dict=tensors, **settings)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # its progress bar for GGUF asks nobody
+            library, about = _load(model, settings)
+    except (RuntimeError, ValueError, TypeError, KeyError) as error:
+        if isinstance(error, BadInput):
+            raise
+        reason = (str(error).strip().splitlines() or [repr(error)])[0]
+        raise BadInput(f"transformers cannot make this model by itself ({reason}), so there is nothing to compare with") from None
     if about["missing_keys"]:
         raise BadInput(f"transformers does not find {sorted(about['missing_keys'])[0]}; compare the model from its own files")
     library.generation_config = transformers.GenerationConfig()
     return library.to(device).eval()
+
+
+def _load(model, settings):
+    """(the library's model, what it says of loading it), from the model's files, its fields, or its weights."""
+    import transformers
+
+    if model.path is not None and model.path.is_file():
+        return transformers.AutoModelForCausalLM.from_pretrained(model.path.parent, gguf_file=model.path.name, **settings)
+    config = library_config(model.fields)
+    kind = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    if model.path is not None:
+        library, about = kind.from_pretrained(model.path, config=config, **settings)
+        if not about["missing_keys"]:  # else it would go on with random weights in their place
+            return library, about
+    return kind.from_pretrained(None, config=config, state_dict=_named(model, kind.base_model_prefix), **settings)
 
 
 def library_config(fields: dict | None):
