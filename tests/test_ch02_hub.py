@@ -27,7 +27,7 @@ class Hub(FolderCase):
         self.files |= dict.fromkeys(unwanted, b"no")
 
     def script(self, source, hub_url, *more, program=("examples/ch02/model.py", "--model"), **environment):
-        """ch02.py on `source`, in a process of its own: huggingface_hub reads the environment when it is imported."""
+        """model.py on `source`, in a process of its own: huggingface_hub reads the environment when it is imported."""
         settings = {"HF_ENDPOINT": hub_url, "HF_HOME": str(self.folder / "cache"), "HF_HUB_OFFLINE": "0", "HF_TOKEN": ""}
         settings |= {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
         return start(*program, source, *more, **(settings | environment))
@@ -61,13 +61,13 @@ class Hub(FolderCase):
         """`load` of a hub id in a process of its own: the pass over what came is that of the tensors that were served."""
         import torch
 
-        from examples.ch04.experiments import run
+        from examples.ch02.model import run
         from tests.test_ch14_llama import IDS, MODEL, L
 
         made = write_folder(self.folder / "llama", MODEL.weights, L)
         self.files |= {name: (made / name).read_bytes() for name in ("config.json", "model.safetensors")}
         program = (
-            "import json, sys, torch; from examples.ch02.model import load; from examples.ch04.experiments import run\n"
+            "import json, sys, torch; from examples.ch02.model import load, run\n"
             "m = load(sys.argv[1]); logits = run(m, torch.tensor(json.loads(sys.argv[2]))).tolist()\n"
             "print(json.dumps({k: m.manifest[k] for k in ('model_type', 'commit', 'parameters')} | {'logits': logits}))"
         )

@@ -2,18 +2,25 @@
 
 import json
 import math
+import re
 import sys
 import unittest
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import torch
 from safetensors.torch import load_file, save, save_file
 
 from examples.ch01.command import BadInput
+from examples.ch02 import config as ch02_config
+from examples.ch02 import families
 from examples.ch02 import model as ch02
 from examples.ch02.checkpoint import bare_name, read_header
+from examples.ch02.families import CANNOT_MATTER, READERS, Reader, read_config
 from examples.ch04.gpt2_from_scratch import ACTIVATIONS, forward, parameter_count
+from examples.ch14.peers import TINY
+from tests import support
 from tests.support import BASELINE, BASELINE_ARGMAX, IDS, FolderCase, G, call, config, library_gpt2, start, weights, write_folder
 
 
@@ -335,14 +342,15 @@ class Config(LoadCase):
             "gelu_pytorch_tanh": BASELINE[:4].tolist(),
             "gelu_new": BASELINE[:4].tolist(),
         }
-        for name in ACTIVATIONS:
+        for name, ours in ch02_config.ACTIVATIONS.items():
             folder = write_folder(self.folder / name, values=G | {"activation_function": name})
             found = logits(folder)
+            self.assertEqual(ch02.load(folder).config.activation_function, ours)
             if name in expected:  # gelu and gelu_new are 3.1e-4 apart, so the tolerance tells them apart
                 torch.testing.assert_close(found[-1, :4], torch.tensor(expected[name]), atol=1e-5, rtol=0)
             theirs = library_gpt2(config(activation_function=name), weights())(IDS).logits[0]
             torch.testing.assert_close(found, theirs, atol=1e-5, rtol=0)
-        self.assertEqual(set(ACTIVATIONS), set(ch02.ACTIVATIONS))
+        self.assertEqual(set(ACTIVATIONS), set(ch02_config.ACTIVATIONS.values()))
 
     def test_the_two_gelus(self):  # C13
         x = torch.linspace(-6, 6, 120001, dtype=torch.float64)
@@ -364,14 +372,14 @@ class Config(LoadCase):
             ({"model_type": "mamba"}, "mamba"),
             ({"add_cross_attention": True}, "add_cross_attention"),
             ({"is_causal": False}, "is_causal"),
-            ({"num_attention_heads": 4}, "num_attention_heads is 4 and n_head is 2"),
-            ({"num_hidden_layers": 1}, "num_hidden_layers is 1 and n_layer is 2"),
-            ({"hidden_size": 16}, "hidden_size is 16 and n_embd is 8"),
-            ({"max_position_embeddings": 99}, "max_position_embeddings is 99 and n_positions is 16"),
+            ({"num_attention_heads": 4}, "n_head is 2 and num_attention_heads is 4"),
+            ({"num_hidden_layers": 1}, "n_layer is 2 and num_hidden_layers is 1"),
+            ({"hidden_size": 16}, "n_embd is 8 and hidden_size is 16"),
+            ({"max_position_embeddings": 99}, "n_positions is 16 and max_position_embeddings is 99"),
             ({"n_embd": 2 * 10**200}, "n_embd is 2000"),
             ({"quantization_config": {"bits": 4}}, "quantization_config"),
             ({"pruned_heads": {"0": [1]}}, "pruned_heads"),
-            ({"n_head": 3}, "n_head 3"),
+            ({"n_head": 3}, "width 8 is not divisible by 3 heads"),
             ({"n_head": 0}, "n_head is 0"),
             ({"n_layer": "2"}, "n_layer is '2'"),
             ({"n_layer": True}, "n_layer is True"),
@@ -418,10 +426,173 @@ class Config(LoadCase):
         ):
             shapes = ch02.tensor_shapes(ch02.load_config(name))
             with torch.device("meta"):
-                theirs = GPT2LMHeadModel(library_config(ch02.load_config(name)))
+                theirs = GPT2LMHeadModel(library_config(ch02.PUBLISHED[name]))
             named = {n.removeprefix("transformer."): tuple(p.shape) for n, p in theirs.named_parameters()}
             self.assertEqual(named, shapes)
             self.assertEqual(sum(math.prod(s) for s in shapes.values()), total)
+
+
+UNKNOWN = {  # fields that change what is computed in some family, by kinds of which they are not known
+    "num_local_experts": (8, "gpt2 gpt_bigcode bloom llama gemma2"),
+    "num_experts_per_tok": (2, "gpt2 gpt_bigcode bloom llama gemma2"),
+    "moe_intermediate_size": (16, "gpt2 gpt_bigcode bloom llama gemma2"),
+    "partial_rotary_factor": (0.5, "gpt2 gpt_bigcode bloom llama gemma2"),
+    "sliding_window": (64, "gpt2 gpt_bigcode bloom llama"),
+    "attention_multiplier": (0.1, "gpt2 gpt_bigcode bloom llama gemma2"),
+    "scale_attn_by_inverse_layer_idx": (True, "gpt_bigcode bloom llama gemma2"),
+    "layer_types": (["sliding_attention"] * 3, "gpt2 gpt_bigcode bloom llama"),
+    "alibi": (True, "gpt2 gpt_bigcode bloom llama gemma2"),
+    "rope_scaling": ({"rope_type": "linear", "factor": 2.0}, "gpt2 gpt_bigcode bloom"),
+    "a_field_of_next_year": ("yes", "gpt2 gpt_bigcode bloom llama gemma2"),
+}
+HARMLESS = {
+    **dict(attn_pdrop=0.1, resid_pdrop=0.1, embd_pdrop=0.1, attention_dropout=0.1, hidden_dropout=0.1, initializer_range=0.5),
+    **dict(bos_token_id=1, eos_token_id=2, pad_token_id=3, decoder_start_token_id=1, id2label={"0": "NO", "1": "YES"}),
+    **dict(label2id={"NO": 0, "YES": 1}, torch_dtype="float16", architectures=["AnyForCausalLM"], summary_type="mean"),
+    **dict(task_specific_params={"text-generation": {"do_sample": True}}, transformers_version="4.0.0", use_cache=False),
+    **dict(gradient_checkpointing=True, pretraining_tp=2, _name_or_path="somebody/model", tokenizer_class="Any", n_ctx=16),
+}
+
+
+def published_fields(kind, **changes):
+    """The fields of a tiny config.json of a family, with `changes`."""
+    return {"model_type": kind, **TINY[kind], **changes}
+
+
+class EveryField(LoadCase):
+    """What a config.json says is read, or cannot matter, or is refused: nothing is passed over."""
+
+    def test_what_is_not_known_is_refused_by_name(self):
+        seen = set()
+        for name, (value, kinds) in UNKNOWN.items():
+            for kind in kinds.split():
+                with self.subTest(name, kind=kind):
+                    seen.add(kind)
+                    values, said = published_fields(kind), f"{name} {repr(value)[:40]} may change the computation"
+                    self.assertRefused(write_folder(self.folder / "a", values=values | {name: value}), "config.json", said, kind)
+                    with self.assertRaises(BadInput) as caught:
+                        read_config(values | {name: value}, "c.json")
+                    self.assertTrue(str(caught.exception).startswith(f"c.json: {said}, and is not known here of a {kind};"))
+        self.assertEqual(seen, {"gpt2", "gpt_bigcode", "bloom", "llama", "gemma2"})
+
+    def test_a_number_that_may_be_none_is_refused_too(self):
+        """Whether 0 says that something is not there depends on the field, so it is refused."""
+        with self.assertRaisesRegex(BadInput, "num_local_experts 0 may change"):
+            read_config(published_fields("llama", num_local_experts=0), "c.json")
+
+    def test_within_the_rope(self):
+        for kind in ("llama", "gemma2"):
+            rope = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
+            with self.assertRaisesRegex(BadInput, "the rope has 'partial_rotary_factor'"):
+                read_config(published_fields(kind, rope_parameters=rope), "c.json")
+
+    def test_what_says_that_something_is_not_there(self):
+        for name, (_, kinds) in UNKNOWN.items():
+            for kind in kinds.split():
+                values = published_fields(kind)
+                for nothing in (None, False, {}, [], ""):
+                    with self.subTest(name, kind=kind, nothing=nothing):
+                        self.assertEqual(read_config(values | {name: nothing}, "c.json"), read_config(values, "c.json"))
+
+    def test_what_cannot_matter(self):
+        for kind in READERS:
+            values = published_fields(kind)
+            harmless = HARMLESS | ({"pad_token_id": 1} if kind == "xglm" else {})
+            for name, value in harmless.items():
+                with self.subTest(name, kind=kind):
+                    self.assertRegex(name, CANNOT_MATTER)
+                    self.assertEqual(read_config(values | {name: value}, "c.json"), read_config(values, "c.json"))
+            together = values | harmless | {"quantization_config": {"bits": 4}}  # of the weights' storage: `load` refuses it
+            self.assertEqual(read_config(together, "c.json"), read_config(values, "c.json"))
+        self.assertBaseline(write_folder(self.folder / "a", values=G | HARMLESS))
+
+    def test_it_does_not_matter_to_the_library(self):
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        def library(kind, **fields):
+            of = AutoConfig.for_model(kind, **TINY[kind] | fields)
+            return AutoModelForCausalLM.from_config(of, dtype=torch.float32, attn_implementation="eager").eval()
+
+        for kind in ("gpt2", "gpt_bigcode", "bloom", "llama", "gemma2"):
+            plain, other = library(kind), library(kind, **HARMLESS)
+            other.load_state_dict(plain.state_dict())
+            with torch.no_grad():
+                self.assertTrue(torch.equal(plain(IDS).logits, other(IDS).logits), kind)
+        plain, other = library("gpt2"), library("gpt2", scale_attn_weights=False)  # one that does is seen
+        other.load_state_dict(plain.state_dict())
+        self.assertFalse(torch.equal(plain(IDS).logits, other(IDS).logits))
+
+    def test_what_is_read_is_not_on_the_list(self):
+        for kind, reader in READERS.items():
+            r = Reader(published_fields(kind), "c.json")
+            reader(r)
+            self.assertGreater(len(r.seen), 8)
+            self.assertEqual([name for name in r.seen if CANNOT_MATTER.fullmatch(name)], [], kind)
+
+    def test_planted_faults(self):
+        """Without the check, and with a list that has everything, what is not known is passed over."""
+        for target, name, fault in ((Reader, "finish", lambda r: None), (families, "CANNOT_MATTER", re.compile(".*"))):
+            with mock.patch.object(target, name, fault), self.assertRaises(AssertionError), self.assertRaises(BadInput):
+                read_config(published_fields("llama", partial_rotary_factor=0.5), "c.json")
+
+
+class Moving(LoadCase):
+    """The dtype and the device of a model, and the same model in another or on another."""
+
+    def models(self):
+        yield "wte.weight", support.model()
+        yield "wte.weight", ch02.load(write_folder(self.folder / "a"))
+        for kind in ("llama", "bloom", "deepseek_v3"):
+            yield "model.embed_tokens.weight", ch02.random_model(published_fields(kind), seed=1)
+
+    def assertIs_(self, model, dtype, device):
+        self.assertEqual((model.dtype, model.device), (dtype, torch.device(device)))
+        self.assertEqual({(w.dtype, w.device) for w in model.weights.values()}, {(dtype, torch.device(device))})
+
+    def test_dtype_and_device(self):
+        for name, model in self.models():
+            self.assertIs_(model, torch.float32, "cpu")
+            self.assertIs(model.token_table, model.weights[name])
+            self.assertEqual(model.token_table.shape, (model.config.vocab_size, model.config.n_embd))
+
+    def test_to(self):
+        for _, model in self.models():
+            was = {name: w.clone() for name, w in model.weights.items()}
+            for moved, dtype, device in (
+                (model.to(), torch.float32, "cpu"),
+                (model.to(None), torch.float32, "cpu"),
+                (model.to(torch.bfloat16), torch.bfloat16, "cpu"),
+                (model.to(dtype=torch.float64), torch.float64, "cpu"),
+                (model.to(device="meta"), torch.float32, "meta"),
+                (model.to(device=torch.device("meta")), torch.float32, "meta"),
+                (model.to(dtype=torch.float16, device="meta"), torch.float16, "meta"),
+                (model.to(device="meta").to(torch.float16), torch.float16, "meta"),
+            ):
+                self.assertIs_(moved, dtype, device)
+                self.assertEqual(list(moved.weights), list(model.weights))
+                for name, w in moved.weights.items():
+                    self.assertEqual(w.shape, was[name].shape)
+                    if device == "cpu":
+                        self.assertTrue(torch.equal(w, was[name].to(dtype)), name)
+                for name in ("config", "tokenizer", "manifest", "fields", "path", "program"):
+                    self.assertIs(getattr(moved, name), getattr(model, name))
+            self.assertIs_(model, torch.float32, "cpu")  # it stays what it was
+            self.assertTrue(all(torch.equal(w, was[name]) for name, w in model.weights.items()))
+            for name, w in model.to(torch.float32, "cpu").weights.items():  # nothing to do: nothing copied
+                self.assertIs(w, model.weights[name])
+
+    def test_a_moved_model_computes_in_its_dtype(self):
+        for _, model in self.models():
+            wide, narrow = ch02.run(model.to(torch.float64), IDS), ch02.run(model.to(torch.bfloat16), IDS)
+            self.assertEqual((wide.dtype, narrow.dtype), (torch.float64, torch.bfloat16))
+            torch.testing.assert_close(wide.float(), ch02.run(model, IDS), atol=1e-4, rtol=0)
+
+    def test_where_a_model_came_from(self):
+        folder = write_folder(self.folder / "a")
+        model = ch02.load(folder, dtype=torch.float64)
+        self.assertEqual((model.path, model.fields, model.dtype), (folder, G, torch.float64))
+        random = ch02.load("random:distilgpt2", dtype=torch.bfloat16)
+        self.assertEqual((random.path, random.fields, random.dtype), (None, ch02.PUBLISHED["distilgpt2"], torch.bfloat16))
 
 
 class Precision(LoadCase):
@@ -432,6 +603,7 @@ class Precision(LoadCase):
             self.assertEqual({w.dtype for w in kept.weights.values()}, {dtype})
             self.assertEqual({w.dtype for w in wide.weights.values()}, {torch.float32})
             self.assertEqual({t["dtype"] for t in kept.manifest["tensors"]}, {name})
+            self.assertEqual((kept.dtype, wide.dtype), (dtype, torch.float32))
             for key, w in weights().items():
                 torch.testing.assert_close(wide.weights[key], w.to(dtype).float(), atol=0, rtol=0)
 
@@ -508,7 +680,7 @@ class Sources(LoadCase):
         """Untied, with a tokenizer, in half precision: what is written is what comes back, and what the library needs."""
         untied = config(tie_word_embeddings=False, vocab_size=1024, n_inner=20)
         tensors = {k: w.bfloat16() for k, w in weights(untied).items()}
-        model = ch02.Artefact(untied, tensors, ch02.load().tokenizer, {})
+        model = ch02.Model(untied, tensors, ch02.load().tokenizer)
         ch02.save(model, self.folder / "a", {"README.md": "words"})
         again = ch02.load(self.folder / "a", dtype=None)
         self.assertEqual(again.config, untied)

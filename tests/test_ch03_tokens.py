@@ -2,6 +2,7 @@
 
 import json
 import unittest
+from dataclasses import replace
 from unittest import mock
 
 import torch
@@ -33,6 +34,7 @@ class Tokens(FolderCase):
             ids = encode(text, self.model)
             self.assertEqual((ids.shape[0], ids.dtype, decode(ids[0], self.model)), (1, torch.int64, text))
             self.assertLess(ids.max().item(), self.model.config.vocab_size)
+        self.assertEqual(encode("a", self.model.to(device="meta")).device.type, "meta")
 
     def test_any_bytes_have_ids(self):
         every = "".join(map(chr, range(256))) + "\U0001f600"
@@ -55,7 +57,7 @@ class Tokens(FolderCase):
         end = eager.token_to_id("<|endoftext|>")
         eager.post_processor = TemplateProcessing(single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", end)])
         self.assertEqual(eager.encode("a").ids[0], end)
-        self.assertEqual(encode("a", eager).tolist(), encode("a", self.model).tolist())
+        self.assertEqual(encode("a", replace(self.model, tokenizer=eager)).tolist(), encode("a", self.model).tolist())
 
     def test_the_library_gives_the_same_ids(self):
         from transformers import AutoTokenizer
@@ -70,7 +72,9 @@ class Tokens(FolderCase):
                 encode(text, self.model)
             self.assertBad(main, ["--text", text], word)
         with self.assertRaisesRegex(BadInput, "no tokenizer"):
-            encode("a", None)
+            encode("a", replace(self.model, tokenizer=None))
+        with self.assertRaisesRegex(BadInput, "no tokenizer"):
+            decode([0], replace(self.model, tokenizer=None))
         self.assertBad(main, ["--model", write_folder(self.folder / "a")], "no tokenizer")
 
     def test_embedding_share(self):

@@ -20,7 +20,7 @@ class Turns(unittest.TestCase):
             now[0] += seconds + (1000 if calls[name] <= 2 or calls[name] == 4 else 0)
 
         with (
-            mock.patch.object(bench.ex, "run", side_effect=lambda model, ids: call_it("ours", 1)),
+            mock.patch.object(bench, "run", side_effect=lambda model, ids: call_it("ours", 1)),
             mock.patch.object(bench, "library_model", side_effect=lambda model: lambda ids, use_cache: call_it("theirs", 2)),
         ):
             self.assertEqual(bench.take_turns(MODEL, 8, 3, timer=lambda: now[0]), (1, 2))

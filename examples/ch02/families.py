@@ -13,11 +13,12 @@ from types import ModuleType
 from examples.ch01.command import BadInput
 from examples.ch02.config import ACTIVATIONS, BIASED, Config, Experts, GPT2Config, Latent, Rope, general
 
+VARIANTS = "examples.ch14.variants"  # the configurable forward pass, which runs the general form of any family
 PROGRAMS = {  # by model_type, the module that holds its forward pass and its formulas
     "gpt2": "examples.ch04.gpt2_from_scratch",
     "llama": "examples.ch14.llama_from_scratch",
-    **dict.fromkeys(("openai-gpt", "gpt_bigcode", "bloom", "xglm", "mistral", "mixtral", "qwen2"), "examples.ch14.variants"),
-    **dict.fromkeys(("qwen3", "gemma", "gemma2", "gemma3_text", "deepseek_v3"), "examples.ch14.variants"),
+    **dict.fromkeys(("openai-gpt", "gpt_bigcode", "bloom", "xglm", "mistral", "mixtral", "qwen2"), VARIANTS),
+    **dict.fromkeys(("qwen3", "gemma", "gemma2", "gemma3_text", "deepseek_v3"), VARIANTS),
 }
 
 

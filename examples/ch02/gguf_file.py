@@ -113,11 +113,12 @@ def config_of(fields: dict, stored: dict, path: Path) -> Config:
 
     if "token_embd.weight" not in stored:
         raise BadInput(f"{path} lacks token_embd.weight; {AGAIN}")
-    kind = field("rope.scaling.type", "none")
+    factor = fields.get("llama.rope.scaling.factor")
+    kind = field("rope.scaling.type", "none" if factor in (None, 0, 1) else "linear")  # which llama.cpp takes where none is named
     if kind not in ("none", "linear") or "rope_freqs.weight" in stored:
         what = "rope_freqs.weight" if "rope_freqs.weight" in stored else repr(kind)
         raise BadInput(f"{path}: the rope is scaled by {what}, which is not known here; known are 'none' and 'linear'")
-    scaling = {"rope_type": "linear", "factor": fields.get("llama.rope.scaling.factor")} if kind == "linear" else None
+    scaling = {"rope_type": "linear", "factor": factor} if kind == "linear" else None
     values = {
         "vocab_size": int(stored["token_embd.weight"].shape[1]),
         "hidden_size": field("embedding_length"),
@@ -139,7 +140,9 @@ def config_of(fields: dict, stored: dict, path: Path) -> Config:
     if turned != config.head_width:
         raise BadInput(f"{path}: the rope turns {turned} of {config.head_width} numbers of a head, which is not known here")
     for name, value in fields.items():
-        if name.startswith("llama.") and name.removeprefix("llama.") not in seen and value:
+        on = name == "llama.attention.causal"  # the one switch that is on here
+        says_nothing = bool(value) == on if isinstance(value, (bool, np.bool_)) else not value
+        if name.startswith("llama.") and name.removeprefix("llama.") not in seen and not says_nothing:
             raise BadInput(f"{path}: {name} {repr(value)[:40]} may change the computation, and is not known here; use another file")
     return config
 

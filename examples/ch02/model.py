@@ -27,7 +27,7 @@ import torch
 from examples.ch01.command import BadInput, Parser, command, dump_json, read_json, table, write_whole
 from examples.ch02 import checkpoint, hub
 from examples.ch02.config import Config, GPT2Config, general
-from examples.ch02.families import program, read_config
+from examples.ch02.families import VARIANTS, program, read_config
 from examples.ch02.layout import embedding_name, general_weights, tensor_shapes
 
 EMBEDDED = Path(__file__).resolve().parent / "embedded"
@@ -166,7 +166,7 @@ def general_form(model: Model) -> Model:
     """The model as chapter 14's configurable forward runs it, whatever its family's own program is."""
     config, ours = general(model.config), isinstance(model.config, GPT2Config)
     weights = general_weights(model.weights, config) if ours else model.weights
-    return replace(model, config=config, weights=weights, program="examples.ch14.variants")
+    return replace(model, config=config, weights=weights, program=VARIANTS)
 
 
 def locate(source: str) -> tuple[Path, str | None]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 
 from examples.ch02.config import Config, Experts, Latent
+from examples.ch02.families import VARIANTS
 from examples.ch02.layout import tensor_shapes, weight_shapes
 from examples.ch02.model import Model, general_form, random_tensor, run
 from examples.ch03.tokens import encode
@@ -316,7 +317,7 @@ def small_model(config, seed=0):
             weights[name] = torch.randn(shape, generator=generator) * shape[1] ** -0.5
         else:
             weights[name] = torch.ones(shape) if name.endswith("weight") else torch.zeros(shape)
-    return Model(config, weights, program="examples.ch14.variants")
+    return Model(config, weights, program=VARIANTS)
 
 
 def depth_config(norm_place, layers, width=64):
