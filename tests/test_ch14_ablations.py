@@ -98,6 +98,7 @@ class Changes(unittest.TestCase):
             return names(Model(replace(own, **changes), {}))
 
         self.assertNotIn("no attention scale", of(score_scale=1.0))
+        self.assertIn("no attention scale", of(score_scale=1.0, score_scale_by_layer=True))
         self.assertNotIn("layer norm", of(unit_gain=True))
         self.assertNotIn("no positions", of(positions="none"))
         self.assertNotIn("no positions", of(latent=Latent(None, 4, 4, 4, 4)))

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from examples.ch01.command import BadInput
 from examples.ch02 import families, layout
+from examples.ch02.config import general
 from examples.ch02.families import read_config
 from examples.ch02.layout import general_weights, is_buffer, tensor_shapes, weight_shapes
 from examples.ch02.model import general_form, load, run
@@ -616,6 +617,11 @@ class Table(unittest.TestCase):
         ):
             for word in words:
                 self.assertIn(word, said[name], name)
+        switches = dict(scale_attn_by_inverse_layer_idx=True, reorder_and_upcast_attn=True)
+        lines = " ".join(explain(general(tiny_gpt2(**switches).config)))
+        for word in ("divided by the layer's number", "of float32 even where weights are narrower"):
+            self.assertIn(word, lines)
+            self.assertNotIn(word, said["gpt2"])
         for lines in said.values():
             self.assertNotIn("None", lines)
 

@@ -58,8 +58,8 @@ def ablations(model):
         for theta in (config.rope.theta / 10, config.rope.theta * 10):
             found.append((f"rope_theta {theta:,.0f}", replace(config, rope=replace(config.rope, theta=theta)), True))
     found.append(("no residual", replace(config, residual=False), True))
-    if config.score_scale != 1:
-        found.append(("no attention scale", replace(config, score_scale=1.0), True))
+    if config.score_scale != 1 or config.score_scale_by_layer:
+        found.append(("no attention scale", replace(config, score_scale=1.0, score_scale_by_layer=False), True))
     if config.norm == "layer":
         found.append(("RMS norm", replace(config, norm="rms"), True))
     elif not config.unit_gain:

@@ -87,7 +87,9 @@ def _explain_attention(config, chosen):
     scale = plain if config.score_scale is None else config.score_scale
     more = "" if abs(scale - plain) < 1e-12 else f", not 1 / sqrt({config.query_width}) = {plain:.6g}"
     cap = f", and bent by tanh to stay within {config.score_cap:g}" if config.score_cap else ""
-    lines.append(f"Scores are multiplied by {scale:.6g}{more}{cap}.")
+    by_layer = ", and divided by the layer's number" if config.score_scale_by_layer else ""
+    wide = "; they are of float32 even where weights are narrower" if config.wide_scores else ""
+    lines.append(f"Scores are multiplied by {scale:.6g}{more}{by_layer}{cap}{wide}.")
     if chosen["window"] == "full":
         lines.append("A position sees itself and all before it.")
     else:
