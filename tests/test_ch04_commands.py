@@ -221,9 +221,13 @@ class OddModels(TableCase):
         self.assertEqual({r["tokens"] for r in value["prompts"]}, {1})
 
     def test_fields_that_only_the_library_reads(self):
-        for i, field in enumerate(({"layer_norm_epsilon": 1}, {"attn_pdrop": 2.0}, {"bos_token_id": "x"}, {"id2label": 3})):
+        folder = write_folder(self.folder / "whole", values=G | {"layer_norm_epsilon": 1})
+        words = ("transformers cannot make this model by itself", "layer_norm_epsilon", "expected float, got int")
+        self.assertBad(gpt2.main, ["tour", "--model", folder], *words)  # it is strict about what JSON is not
+        for i, field in enumerate(({"attn_pdrop": 2.0}, {"bos_token_id": "x"}, {"id2label": 3})):
             folder = write_folder(self.folder / str(i), values=G | field)
-            self.assertEqual(call(gpt2.main, "tour", "--model", folder)[0], 0, field)
+            with self.subTest(field):
+                self.assertEqual(call(gpt2.main, "tour", "--model", folder)[0], 0)
 
 
 class Measurements(unittest.TestCase):

@@ -47,7 +47,7 @@ class Mutations(unittest.TestCase):
     def test_the_mask_off_by_one(self):
         self.assertBreaks("ch04.mask", "attention", shifted_mask(2))
 
-    def test_anotherepsilon(self):
+    def test_another_epsilon(self):
         for id in ("ch04.agreement", "ch04.layers"):
             self.assertBreaks(id, "layer_norm", epsilon)
 

@@ -518,9 +518,8 @@ class Time(unittest.TestCase):
         self.assertEqual(set(ex._COMPONENT_OF.values()), set(ex.COMPONENTS))
 
     def test_denormals(self):  # C52b
-        model = ch02.Artefact(
-            config(), weights() | {"ln_f.bias": torch.tensor([0, 1e-39, -1e-44, 1.2e-38, 1.0, -1, 2, 3])}, None, {}
-        )
+        bias = torch.tensor([0, 1e-39, -1e-44, 1.2e-38, 1.0, -1, 2, 3])
+        model = ch02.Model(config(), weights() | {"ln_f.bias": bias})
         self.assertEqual(ex.denormals(model), 2)
 
     def test_lengths(self):

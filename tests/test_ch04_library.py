@@ -21,6 +21,7 @@ from examples.ch14 import peers
 from tests.support import FolderCase, G, call, weights, write_folder
 from tests.test_ch02_gguf import write as write_gguf
 from tests.test_ch14_llama import MODEL as LLAMA
+from tests.test_ch14_llama import L
 from tests.test_ch14_llama import model as llama_model
 
 BOUND = 1e-5  # of the largest logit
@@ -164,6 +165,11 @@ class Files(FolderCase):
         found = library_config(G | {"layer_norm_epsilon": 0.25, "n_head": 4})
         self.assertEqual((found.layer_norm_epsilon, found.n_head), (0.25, 4))
         self.assertFalse(isinstance(found, Config))
+        nested = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+        fields = L | {"rope_scaling": nested | {"original_max_position_embeddings": 32}}
+        before = json.dumps(fields)
+        library_config(fields)
+        self.assertEqual(json.dumps(fields), before)  # kept on the model as it was read
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Chapter 4's commands on a Llama: what they print and measure, the formulas behind `time`; agreements shown to fail on faults."""
+"""Chapter 4's commands on a Llama: what they print and measure, the formulas behind `time`, what a `Trace` keeps; agreements shown
+to fail on faults."""
 
 import inspect
 import json

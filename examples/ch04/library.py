@@ -6,6 +6,7 @@ compute.
 """
 
 import contextlib
+import copy
 import io
 import math
 
@@ -28,6 +29,7 @@ def library_model(model: Model, dtype: torch.dtype = torch.float32, device="cpu"
     prefix), are handed to it. Raises BadInput for a dtype that it refuses, and for a model that has neither files nor fields.
     """
     import transformers
+    from huggingface_hub.errors import StrictDataclassError
 
     if dtype == torch.float64 and refuses_float64(model):
         raise BadInput(f"transformers' {model.config.model_type} takes no float64; give another dtype")
@@ -37,10 +39,10 @@ def library_model(model: Model, dtype: torch.dtype = torch.float32, device="cpu"
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # its progress bar for GGUF asks nobody
             library, about = _load(model, settings)
-    except (RuntimeError, ValueError, TypeError, KeyError) as error:
-        if isinstance(error, BadInput):
-            raise
-        reason = (str(error).strip().splitlines() or [repr(error)])[0]
+    except BadInput:
+        raise
+    except (RuntimeError, ValueError, TypeError, KeyError, StrictDataclassError) as error:
+        reason = " ".join(str(error).split())[:200] or repr(error)
         raise BadInput(f"transformers cannot make this model by itself ({reason}), so there is nothing to compare with") from None
     if about["missing_keys"]:
         raise BadInput(f"transformers does not find {sorted(about['missing_keys'])[0]}; compare the model from its own files")
@@ -69,7 +71,7 @@ def library_config(fields: dict | None):
 
     if fields is None:
         raise BadInput("this model has neither files nor the fields of a config.json, so transformers cannot make it")
-    kept = {name: value for name, value in fields.items() if not CANNOT_MATTER.fullmatch(name)}
+    kept = {name: copy.deepcopy(value) for name, value in fields.items() if not CANNOT_MATTER.fullmatch(name)}
     config = transformers.CONFIG_MAPPING[fields["model_type"]].from_dict(kept)
     config.bos_token_id = config.eos_token_id = config.pad_token_id = None
     return config
