@@ -342,7 +342,7 @@ class Config(LoadCase):
             "gelu_pytorch_tanh": BASELINE[:4].tolist(),
             "gelu_new": BASELINE[:4].tolist(),
         }
-        for name, ours in ch02_config.ACTIVATIONS.items():
+        for name, ours in ch02_config.ACTIVATION_NAMES.items():
             folder = write_folder(self.folder / name, values=G | {"activation_function": name})
             found = logits(folder)
             self.assertEqual(ch02.load(folder).config.activation_function, ours)
@@ -350,7 +350,7 @@ class Config(LoadCase):
                 torch.testing.assert_close(found[-1, :4], torch.tensor(expected[name]), atol=1e-5, rtol=0)
             theirs = library_gpt2(config(activation_function=name), weights())(IDS).logits[0]
             torch.testing.assert_close(found, theirs, atol=1e-5, rtol=0)
-        self.assertEqual(set(ACTIVATIONS), set(ch02_config.ACTIVATIONS.values()))
+        self.assertEqual(set(ACTIVATIONS), set(ch02_config.ACTIVATION_NAMES.values()))
 
     def test_the_two_gelus(self):  # C13
         x = torch.linspace(-6, 6, 120001, dtype=torch.float64)
@@ -574,7 +574,7 @@ class Moving(LoadCase):
                     self.assertEqual(w.shape, was[name].shape)
                     if device == "cpu":
                         self.assertTrue(torch.equal(w, was[name].to(dtype)), name)
-                for name in ("config", "tokenizer", "manifest", "fields", "path", "program"):
+                for name in ("config", "tokenizer", "manifest", "fields", "path", "module"):
                     self.assertIs(getattr(moved, name), getattr(model, name))
             self.assertIs_(model, torch.float32, "cpu")  # it stays what it was
             self.assertTrue(all(torch.equal(w, was[name]) for name, w in model.weights.items()))

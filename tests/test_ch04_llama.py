@@ -100,7 +100,7 @@ class Commands(FolderCase):
         self.assertTrue(1e-9 < exact["library"] < 1e-5, exact)  # its norms, softmax and angles are of float32 even there
         self.assertTrue(0 < single["ours"] < 1e-4, single)
         self.assertEqual([r["point of the pass"] for r in tables(text)[2]], found)
-        self.assertIn("computes a Llama's norms, softmax and angles in float32 whatever the dtype", text)
+        self.assertIn("computes norms, softmax and angles in float32 whatever the dtype", text)
 
     def test_compare_tells_a_planted_fault(self):
         with turned_back():

@@ -357,7 +357,7 @@ class Measurements(unittest.TestCase):
         self.assertLess(rows["a window of a quarter"]["bytes_ratio"], 1)
 
     def test_losses_of_an_ablation(self):
-        ids, model = torch.tensor([[3, 1, 4, 1, 5]]), Model(None, {}, program=variants.__name__)
+        ids, model = torch.tensor([[3, 1, 4, 1, 5]]), Model(None, {}, module=variants.__name__)
         logits = 30 * torch.randn(1, 4, 11, generator=torch.Generator().manual_seed(0))
         with mock.patch.object(variants, "forward", return_value=logits):
             nats, best = ablations.losses(ids, model)

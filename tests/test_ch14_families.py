@@ -9,6 +9,7 @@ import torch
 from examples.ch02.families import PROGRAMS, READERS, program
 from examples.ch02.model import general_form, run
 from examples.ch04 import experiments as ch04
+from examples.ch04.gpt2_from_scratch import Trace
 from examples.ch05.experiments import library_greedy
 from examples.ch05.generate import generate, whole_text
 from examples.ch10 import kv_cache
@@ -110,6 +111,16 @@ class Families(unittest.TestCase):
             with mock.patch.object(program(model), "unembed", lambda x, *rest, right=right: right(x.roll(1, -1), *rest)):
                 for way in WAYS:
                     self.assertGreater(worst(way, model, library), 20 * BOUND, (kind, way))
+
+    def test_without_the_mask_a_layer_with_a_window_keeps_its_rope(self):
+        model = peers.by_files(peers.library_tiny("gemma3_text"))
+        ids, with_mask, without = ch04.random_ids(model, TOKENS), Trace("k", "A"), Trace("k", "A")
+        run(model, ids, trace=with_mask)
+        run(model, ids, causal=False, trace=without)
+        self.assertNotEqual(model.config.rope, model.config.window_rope)
+        self.assertTrue(torch.equal(with_mask["k", 0], without["k", 0]))  # what goes in is the same: nothing has attended yet
+        self.assertTrue((without["A", 0] > 0).all())
+        self.assertFalse((with_mask["A", 0] > 0).all())
 
     def test_a_window_that_is_not_cut(self):
         library = peers.library_tiny("mistral")

@@ -383,8 +383,8 @@ class Files(FolderCase):
         held, name = library.transformer.state_dict(), "model.layers.0.self_attn.q_proj.weight"
         tensors = {key: held[key] for key in tensor_shapes(model.config)}
         self.assertTrue(torch.equal(general_weights(tensors, model.config)[name], model.weights[name]))
-        blocks = dict(layout.FUSED, bloom=replace(layout.FUSED["bloom"], by_head=False))
-        with mock.patch.object(layout, "FUSED", blocks):
+        blocks = dict(layout.LAYOUTS, bloom=replace(layout.LAYOUTS["bloom"], by_head=False))
+        with mock.patch.object(layout, "LAYOUTS", blocks):
             self.assertGreater(off("bloom", other("bloom", general_weights(tensors, model.config))), 20 * BOUND)
 
     def test_other_chapters_run_them(self):

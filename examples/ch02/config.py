@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-ACTIVATIONS = {  # as files spell them: the function of chapter 4
+ACTIVATION_NAMES = {  # as files spell them: the name of a function in chapter 4
     **{"gelu_new": "gelu_new", "gelu_pytorch_tanh": "gelu_new", "gelu": "gelu"},
     **{"relu": "relu", "silu": "silu", "swish": "silu", "tanh": "tanh"},
 }
@@ -130,7 +130,7 @@ class Config:
     head_width: int
     inner_width: int
     n_positions: int
-    # the ten choices
+    # the ten choices of chapter 14; two of them are of two fields, attention (with kv_heads) and activation (with gated)
     norm: str = "rms"  # or "layer"
     norm_place: str = "pre"  # or "post", "both"
     positions: str = "rope"  # or "learned", "sinusoidal", "alibi", "none"
@@ -144,7 +144,7 @@ class Config:
     qk_norm: bool = False
     # details
     norm_eps: float = 1e-6
-    unit_gain: bool = False  # gains are stored as what they differ from 1
+    unit_gain: bool = False  # gains are stored less 1, as what they differ from it
     final_norm: bool = True
     embedding_norm: bool = False
     embedding_scale: float = 1.0
@@ -156,7 +156,7 @@ class Config:
     rope: Rope | None = None  # where positions turn
     window_rope: Rope | None = None  # of layers with a window, where it is another
     interleaved: bool = False  # pairs (2i, 2i + 1) turn, not (i, i + dh / 2)
-    first_position: int = 0
+    first_position: int = 0  # the place of position 0 in a table of sinusoids
     residual: bool = True  # False only in chapter 14's ablations
 
     @property
@@ -178,7 +178,9 @@ class Config:
         return self.experts is not None and layer >= self.experts.first_dense
 
 
-NORMS = {  # where they stand: before attention, after it, before the feed-forward network, after it
+# Where norms stand: before attention, after it, before the feed-forward network, after it. The names are those of the files, in
+# which Llama's post_attention_layernorm comes before the feed-forward network, and Gemma 2's after attention.
+NORMS = {
     "pre": ("input_layernorm", None, "post_attention_layernorm", None),
     "post": (None, "post_attention_layernorm", None, "post_feedforward_layernorm"),
     "both": ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),

@@ -11,7 +11,7 @@ import re
 from types import ModuleType
 
 from examples.ch01.command import BadInput
-from examples.ch02.config import ACTIVATIONS, BIASED, Config, Experts, GPT2Config, Latent, Rope, general
+from examples.ch02.config import ACTIVATION_NAMES, BIASED, Config, Experts, GPT2Config, Latent, Rope, general
 
 VARIANTS = "examples.ch14.variants"  # the configurable forward pass, which runs the general form of any family
 PROGRAMS = {  # by model_type, the module that holds its forward pass and its formulas
@@ -23,11 +23,11 @@ PROGRAMS = {  # by model_type, the module that holds its forward pass and its fo
 
 
 def program(model) -> ModuleType:
-    """The module that runs a model, or models of a config: `forward`, `pass_over`, `unembed`, `new_cache` and the cost formulas.
+    """The module that runs a `Model`, or the models of a config: `forward`, `pass_over`, `unembed`, `new_cache`, cost formulas.
 
     It is imported here, by name, since it belongs to a later chapter.
     """
-    named = getattr(model, "program", None) or PROGRAMS[getattr(model, "config", model).model_type]
+    named = getattr(model, "module", None) or PROGRAMS[getattr(model, "config", model).model_type]
     return importlib.import_module(named)
 
 
@@ -219,7 +219,7 @@ def _gpt2(r):
         n_layer=r.whole("n_layer", "num_hidden_layers", most=LAYERS),
         n_head=r.whole("n_head", "num_attention_heads"),
         n_inner=r.whole("n_inner", default=None),
-        activation_function=r.one_of("activation_function", ACTIVATIONS, "gelu_new"),
+        activation_function=r.one_of("activation_function", ACTIVATION_NAMES, "gelu_new"),
         layer_norm_epsilon=r.number("layer_norm_epsilon", default=1e-5),
         scale_attn_weights=r.flag("scale_attn_weights", True, null=None),
         scale_attn_by_inverse_layer_idx=r.flag("scale_attn_by_inverse_layer_idx", False, null=None),
@@ -240,7 +240,7 @@ def _gpt_bigcode(r):
     sizes = _old(r) | ({"kv_heads": 1} if r.flag("multi_query", True) else {})
     r.only(num_key_value_heads=(sizes["kv_heads"],))  # as the library writes it; it reads multi_query
     scale = None if r.flag("scale_attn_weights", True) else 1.0
-    act = r.one_of("activation_function", ACTIVATIONS, "gelu_pytorch_tanh")
+    act = r.one_of("activation_function", ACTIVATION_NAMES, "gelu_pytorch_tanh")
     more = dict(positions="learned", activation=act, score_scale=scale)
     return Config("gpt_bigcode", **sizes, n_positions=r.whole("n_positions", "max_position_embeddings"), **more)
 
@@ -264,7 +264,7 @@ def _xglm(r):
         n_positions=r.whole("max_position_embeddings", default=2048),
         **dict(norm="layer", norm_eps=1e-5, gated=False, biases=BIASED),  # its epsilon is torch's own and stands in no config
         **dict(positions="sinusoidal", first_position=2),  # places 0 and 1 of its table are never used
-        activation=r.one_of("activation_function", ACTIVATIONS, "gelu"),
+        activation=r.one_of("activation_function", ACTIVATION_NAMES, "gelu"),
         embedding_scale=math.sqrt(d) if r.flag("scale_embedding", True) else 1.0,
         tie_word_embeddings=r.flag("tie_word_embeddings", True),
     )
@@ -280,7 +280,7 @@ def _mistral(r):
     sizes = _new(r, positions=131072, kv_heads=8)
     window, types = r.whole("sliding_window", default=_default(r, 4096)), r.get("layer_types", default=None)
     windows = _by_type(r, types, sizes, window) if types else _same(window, sizes)
-    return Config("mistral", **sizes, rope=r.rope(), activation=r.one_of("hidden_act", ACTIVATIONS, "silu"), windows=windows)
+    return Config("mistral", **sizes, rope=r.rope(), activation=r.one_of("hidden_act", ACTIVATION_NAMES, "silu"), windows=windows)
 
 
 def _mixtral(r):
@@ -291,7 +291,7 @@ def _mixtral(r):
         sizes["inner_width"],
     )
     more = dict(
-        activation=r.one_of("hidden_act", ACTIVATIONS, "silu"), windows=_same(r.whole("sliding_window", default=None), sizes)
+        activation=r.one_of("hidden_act", ACTIVATION_NAMES, "silu"), windows=_same(r.whole("sliding_window", default=None), sizes)
     )
     return Config("mixtral", **sizes, rope=r.rope(theta=1e6), experts=experts, **more)
 
@@ -308,7 +308,7 @@ def _qwen(r, model_type, **more):
         window = r.whole("sliding_window", default=_default(r, 4096))
         windows = () if window is None and not r.values.get("layer_types") else _by_type(r, types, sizes, window)
     return Config(
-        model_type, **sizes, rope=r.rope(), activation=r.one_of("hidden_act", ACTIVATIONS, "silu"), windows=windows, **more
+        model_type, **sizes, rope=r.rope(), activation=r.one_of("hidden_act", ACTIVATION_NAMES, "silu"), windows=windows, **more
     )
 
 
@@ -408,7 +408,7 @@ def _deepseek_v3(r):
         q_rank, r.whole("kv_lora_rank"), r.whole("qk_nope_head_dim"), r.whole("qk_rope_head_dim"), r.whole("v_head_dim")
     )
     r.only(qk_head_dim=(latent.plain + latent.turned,))
-    sizes = _new(r, positions=4096, head_dim=latent.turned) | {"head_width": latent.turned}
+    sizes = _new(r, positions=4096, head_dim=latent.turned) | {"head_width": latent.turned}  # its heads are the latent's
     if sizes["kv_heads"] != sizes["n_head"]:
         raise r.bad("num_key_value_heads", f"{sizes['n_head']}, as many as heads: latent keys are made for each")
     experts = Experts(
@@ -428,7 +428,7 @@ def _deepseek_v3(r):
     if rope.kind == "yarn" and rope.mscale_all:
         scale *= rope.sharpening(rope.mscale_all) ** 2
     more = dict(
-        activation=r.one_of("hidden_act", ACTIVATIONS, "silu"),
+        activation=r.one_of("hidden_act", ACTIVATION_NAMES, "silu"),
         score_scale=scale,
         interleaved=r.flag("rope_interleave", True, null=False),
     )

@@ -88,13 +88,13 @@ def is_buffer(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Fused:
-    """How a family's files name things otherwise: {our part: theirs}, q, k and v as one tensor, and which way matrices lie."""
+class Layout:
+    """How a family's files differ from the general form: {our part of a name: theirs}, q, k and v as one, how matrices lie."""
 
     parts: dict
     qkv: str | None = None  # the part that holds all three
     by_head: bool = False  # q, k and v of head 0, then of head 1, ...; else all of q, then k, then v
-    across: bool = False  # matrices are [in, out]
+    transposed: bool = False  # matrices are [in, out]
 
 
 _GPT2_PARTS = {
@@ -102,30 +102,30 @@ _GPT2_PARTS = {
     **{"model.embed_tokens": "wte", "model.embed_positions": "wpe", "model.norm": "ln_f"},
     **{"input_layernorm": "ln_1", "post_attention_layernorm": "ln_2"},
 }
-FUSED = {
-    "gpt2": Fused(_GPT2_PARTS, "attn.c_attn", across=True),
-    "gpt_bigcode": Fused(_GPT2_PARTS, "attn.c_attn"),
-    "openai-gpt": Fused(
+LAYOUTS = {
+    "gpt2": Layout(_GPT2_PARTS, "attn.c_attn", transposed=True),
+    "gpt_bigcode": Layout(_GPT2_PARTS, "attn.c_attn"),
+    "openai-gpt": Layout(
         _GPT2_PARTS
         | {"model.embed_tokens": "tokens_embed", "model.embed_positions": "positions_embed"}
         | {"post_attention_layernorm": "ln_1", "post_feedforward_layernorm": "ln_2"},
         "attn.c_attn",
-        across=True,
+        transposed=True,
     ),
-    "bloom": Fused(
+    "bloom": Layout(
         {"model.embed_tokens": "word_embeddings", "model.embed_norm": "word_embeddings_layernorm", "model.layers": "h"}
         | {"self_attn.o_proj": "self_attention.dense", "mlp.up_proj": "mlp.dense_h_to_4h", "mlp.down_proj": "mlp.dense_4h_to_h"}
         | {"model.norm": "ln_f"},
         "self_attention.query_key_value",
         by_head=True,
     ),
-    "xglm": Fused(
+    "xglm": Layout(
         {"self_attn.o_proj": "self_attn.out_proj", "mlp.up_proj": "fc1", "mlp.down_proj": "fc2", "model.norm": "model.layer_norm"}
         | {"input_layernorm": "self_attn_layer_norm", "post_attention_layernorm": "final_layer_norm"}
     ),
-    "mixtral": Fused({"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3", "mlp": "block_sparse_moe"}),
+    "mixtral": Layout({"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3", "mlp": "block_sparse_moe"}),
 }
-_NONE = Fused({})
+_NONE = Layout({})
 
 
 def _renamed(name, parts):
@@ -137,8 +137,9 @@ def _renamed(name, parts):
 
 
 def _layout(config):
-    """[(file name, [our names], {our name: shape})] in the order of the pass; more than one of ours where a file has them fused."""
-    how, shapes = FUSED.get(config.model_type, _NONE), weight_shapes(config)
+    """(the family's `Layout`, {our name: shape}, [(file name, [our names])] in the order of the pass); a row of q, k and v where a
+    file has them as one."""
+    how, shapes = LAYOUTS.get(config.model_type, _NONE), weight_shapes(config)
     rows = []
     for name in shapes:
         start, dot, part = name.partition(".self_attn.")
@@ -155,7 +156,7 @@ def _layout(config):
 
 def _across(how, name, shape):
     """Whether the file has this matrix the other way round."""
-    return how.across and len(shape) == 2 and ".layers." in name
+    return how.transposed and len(shape) == 2 and ".layers." in name
 
 
 def tensor_shapes(config: GPT2Config | Config) -> dict[str, tuple[int, ...]]:
@@ -178,7 +179,7 @@ def embedding_name(config: GPT2Config | Config) -> str:
 
 
 def general_weights(tensors: dict, config: Config) -> dict:
-    """The weights that chapter 14's programs read, from `tensors` by the names of `tensor_shapes`; views, nothing is copied."""
+    """The weights that chapter 14's programs read, from `tensors` by the names of `tensor_shapes`; mostly views of these."""
     how, shapes, rows = _layout(config)
     weights = {}
     for file_name, names in rows:
@@ -186,7 +187,7 @@ def general_weights(tensors: dict, config: Config) -> dict:
         tensor = tensor.T if _across(how, names[0], tensor.shape) else tensor
         if len(names) == 1:
             parts = [tensor]
-        elif how.by_head or (config.model_type == "gpt_bigcode" and config.kv_heads > 1):
+        elif how.by_head or (config.model_type == "gpt_bigcode" and config.kv_heads > 1):  # there so unless all share one head
             parts = [part.flatten(0, 1) for part in tensor.unflatten(0, (config.n_head, 3, -1)).unbind(1)]
         else:
             parts = tensor.split([shapes[n][0] for n in names])

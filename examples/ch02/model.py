@@ -28,7 +28,7 @@ from examples.ch01.command import BadInput, Parser, command, dump_json, read_jso
 from examples.ch02 import checkpoint, hub
 from examples.ch02.config import Config, GPT2Config, general
 from examples.ch02.families import VARIANTS, program, read_config
-from examples.ch02.layout import embedding_name, general_weights, tensor_shapes
+from examples.ch02.layout import embedding_name, general_weights, is_buffer, tensor_shapes
 
 EMBEDDED = Path(__file__).resolve().parent / "embedded"
 TORCH_DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
@@ -41,7 +41,7 @@ class Model:
     config: what it computes. weights: {name: tensor}, a GPT-2's by Hugging Face's names without `transformer.`, those of other
     families in the general form of `layout`. tokenizer: a `tokenizers.Tokenizer`, or None. manifest: what was loaded, as plain
     values. fields: its `config.json` as it was read, for whoever must not rely on our reading of it. path: the folder or GGUF file
-    it came from. program: the name of the module that runs it, where that is not its family's own.
+    it came from. module: the name of the module that runs it, where that is not its family's own.
     """
 
     config: GPT2Config | Config
@@ -50,7 +50,7 @@ class Model:
     manifest: dict = field(default_factory=dict)
     fields: dict | None = None
     path: Path | None = None
-    program: str | None = None
+    module: str | None = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -166,7 +166,7 @@ def general_form(model: Model) -> Model:
     """The model as chapter 14's configurable forward runs it, whatever its family's own program is."""
     config, ours = general(model.config), isinstance(model.config, GPT2Config)
     weights = general_weights(model.weights, config) if ours else model.weights
-    return replace(model, config=config, weights=weights, program=VARIANTS)
+    return replace(model, config=config, weights=weights, module=VARIANTS)
 
 
 def locate(source: str) -> tuple[Path, str | None]:
@@ -352,7 +352,7 @@ def _manifest(source, config, tensors, commit=None, files=()):
     return {
         **{"source": source, "commit": commit, "model_type": config.model_type, "config": asdict(config)},
         **{"files": list(files), "tensors": tensors, "buffers": []},
-        "parameters": sum(math.prod(row["shape"]) for row in tensors),
+        "parameters": sum(math.prod(row["shape"]) for row in tensors if not is_buffer(row["name"])),
         "head": "tied" if config.tie_word_embeddings else "untied",
     }
 

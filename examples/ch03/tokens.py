@@ -3,8 +3,9 @@
     python examples/ch03/tokens.py                              # a line through the embedded model's tokenizer
     python examples/ch03/tokens.py --text "Good night" --model openai-community/gpt2
 
-The tokenizer is the bundle's own. Byte-level BPE has an id for every byte, so any text has ids and comes back from them
-unchanged; a piece need not be a whole character.
+The tokenizer is the bundle's own. The embedded model's is a byte-level BPE, "byte-pair encoding": two pieces that often stand side
+by side have become one. It has an id for every byte, so any text has ids and comes back from them unchanged; a piece need not be a
+whole character.
 """
 
 import math
@@ -18,7 +19,7 @@ import torch
 
 from examples.ch01.command import BadInput, Parser, command, dump_json, table
 from examples.ch02.config import Config, GPT2Config
-from examples.ch02.layout import embedding_name, tensor_shapes
+from examples.ch02.layout import embedding_name, is_buffer, tensor_shapes
 from examples.ch02.model import Model, load, load_config
 
 TEXT = "Good night, good night! parting is such sweet sorrow"
@@ -58,7 +59,7 @@ def decode(ids: torch.Tensor | list[int], model: Model) -> str:
 
 def embedding_share(config: GPT2Config | Config) -> tuple[int, int]:
     """(parameters of the token embedding table, V times d; parameters of the model): a tied head is in it already."""
-    counts = {name: math.prod(shape) for name, shape in tensor_shapes(config).items()}
+    counts = {name: math.prod(shape) for name, shape in tensor_shapes(config).items() if not is_buffer(name)}
     return counts[embedding_name(config)], sum(counts.values())
 
 

@@ -3,10 +3,10 @@
     python examples/ch04/gpt2_from_scratch.py             # the tour
     python examples/ch04/gpt2_from_scratch.py count       # also: flops, shapes, compare, mask, residual, time; each takes --help
 
-The commands that take --model measure a Llama as well, by its own forward pass and formulas, chapter 14's; the cost model here is
-GPT-2's.
+The commands that take --model take any family, each by the forward pass of its own program; the cost model here is GPT-2's.
 
-Shapes: B batch, T positions, d model width, h heads, dh head width (d = h dh), f feed-forward width, V vocabulary, L layers.
+Shapes: B batch, T positions, d model width, h heads, dh head width (d = h dh), f feed-forward width, V vocabulary, L layers;
+S positions that are seen, T or with chapter 10's cache more, and g heads with keys and values, in a GPT-2 all h.
 The pass is matmul, softmax, tanh and arithmetic on a dict of tensors by Hugging Face's names; it is the oracle that every
 faster program in this book is compared with.
 """
@@ -25,7 +25,7 @@ from examples.ch01.command import BadInput, command
 from examples.ch02.config import GPT2Config
 
 # -------------------------------------------------------------------------------------------------------- the forward pass
-# Everything done in place is done to a tensor made on the line before it: never to an input, a weight or a traced tensor.
+# What is done in place is done to a tensor that the same function has just made: never to an input, a weight or a traced tensor.
 
 
 def forward(ids: Tensor, weights: dict, config: GPT2Config, causal: bool = True, trace=None) -> Tensor:
@@ -46,8 +46,8 @@ def forward(ids: Tensor, weights: dict, config: GPT2Config, causal: bool = True,
 
 
 def causal_mask(T: int, S: int, device="cpu") -> Tensor:
-    """[T, S] for T new positions that end a text of S: row i has 0 where it may look, at itself and the S - T + i before it, and
-    minus infinity, the score that takes the place of its own, where it may not."""
+    """[T, S] for T new positions that end a text of S: row i is 0 where position i may look, at itself and at the S - T + i before
+    it, and minus infinity where it may not, which softmax makes a weight of 0."""
     return torch.full((T, S), -math.inf, device=device).triu(S - T + 1)
 
 
@@ -115,6 +115,7 @@ def attention(x: Tensor, weights: dict, config: GPT2Config, layer: int, mask: Te
         q, k = _wide(q), _wide(k)
     scores = (q * attention_scale(config, layer)) @ k.transpose(-1, -2)  # [B, h, T, S], and S = T without a cache
     if mask is not None:
+        # the sum S + M of the text, in place; what is not 0 in the mask takes the score's place whatever the score was
         torch.where(mask == 0, scores, mask.to(scores.dtype), out=scores)  # [B, h, T, S]
     trace("scores", layer, scores)
     A = torch.softmax(scores, dim=-1).to(v.dtype)  # [B, h, T, S], each row sums to 1

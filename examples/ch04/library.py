@@ -19,7 +19,11 @@ from examples.ch02.model import Model
 from examples.ch04.gpt2_from_scratch import POINTS
 
 NO_FLOAT64 = ("xglm",)  # the library's mask is a number that its float64 scores cannot take
-ROUNDED_IN_FLOAT64 = {"llama": "a Llama's norms, softmax and angles"}  # what it computes in float32 even in float64
+ROUNDED_IN_FLOAT64 = {  # what the library computes in float32 even in float64
+    **dict.fromkeys(("gpt_bigcode", "bloom"), "the softmax"),
+    **dict.fromkeys(("llama", "mistral", "mixtral", "qwen2", "qwen3"), "norms, softmax and angles"),
+    **dict.fromkeys(("gemma", "gemma2", "gemma3_text", "deepseek_v3"), "norms, softmax and angles"),
+}
 
 
 def library_model(model: Model, dtype: torch.dtype = torch.float32, device="cpu"):

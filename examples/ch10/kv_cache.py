@@ -105,8 +105,8 @@ class KVCache:
 
     def can_truncate(self, length: int) -> bool:
         """Whether the first `length` positions are all there: always, but where a window has pushed some of them out."""
-        full = any(self.room(layer) < self.length for layer in range(len(self.keys)))
-        return length in (0, self.length) or not full
+        lost = any(self.room(layer) < self.length for layer in range(len(self.keys)))
+        return length in (0, self.length) or not lost
 
     def truncate(self, length: int) -> None:
         """Forget all but the first `length` positions. Nothing is erased: the next tokens overwrite.
@@ -235,7 +235,7 @@ class Cached:
     """
 
     def __init__(self, model: Model, batch: int = 1, capacity: int | None = None, cache: KVCache | None = None):
-        """cache: one of the same model to start with, say a copy of a shared prefix's; else an empty one is made."""
+        """cache: one of the same model to start with, say a copy of a shared prefix's, instead of an empty one."""
         self.model = model
         self.cache = KVCache(model, batch, capacity) if cache is None else cache
         self.computed = 0  # positions so far

@@ -3,8 +3,9 @@
 Conventions, chapter 4's: a multiply-add is 2 FLOPs; matmuls only, the output projection with them, look-ups and norms without; a
 context is what one new token attends over, itself included, and nothing is halved for the mask. A window caps a layer's context.
 A mixture counts as *active* the experts that one token takes, the shared ones and the router. Latent attention is counted in one
-of two forms, both exact: "expanded", in which each position's keys and values are made once and kept for every head, and
-"absorbed", in which only the short vector is kept, and the matrices that would expand it act on the query and on the result.
+of two forms, both exact: "expanded", in which each position's keys and values are made once and kept for every head, as no program
+here keeps them, and "absorbed", in which only the short vector is kept, and the matrices that would expand it act on the query and
+on the result.
 """
 
 from examples.ch01.command import BadInput

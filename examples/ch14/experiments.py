@@ -317,7 +317,7 @@ def small_model(config, seed=0):
             weights[name] = torch.randn(shape, generator=generator) * shape[1] ** -0.5
         else:
             weights[name] = torch.ones(shape) if name.endswith("weight") else torch.zeros(shape)
-    return Model(config, weights, program=VARIANTS)
+    return Model(config, weights, module=VARIANTS)
 
 
 def depth_config(norm_place, layers, width=64):

@@ -156,7 +156,7 @@ def rms(x: Tensor, gain: Tensor, eps: float = 1e-6) -> Tensor:
 
 
 def rotation(at: Tensor, rope: Rope, dh: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
-    """(cos, sin), each [T, dh], of the angles by which positions `at` [T] turn each pair of a head's numbers.
+    """(cos, sin), each [T, dh], of the angles by which positions `at` [T] turn each pair of a head's numbers; times `rope.gain`.
 
     Pair i turns by position times theta^(-2i/dh): Su et al., "RoFormer" (2021), section 3.2.2. The angles are computed in
     float32 at least, whatever the model's dtype.
@@ -185,11 +185,11 @@ def frequencies(rope: Rope, dh: int, device="cpu") -> Tensor:
         def pair_that_turns(times):  # as an index, not whole; it turns so often within the original context
             return dh * math.log(rope.original_positions / (times * 2 * math.pi)) / (2 * math.log(rope.theta))
 
-        low, high = math.floor(pair_that_turns(rope.fast)), math.ceil(pair_that_turns(rope.slow))
-        low, high = max(low, 0), min(high, dh - 1)
-        span = high - low or 1e-3
+        first, last = math.floor(pair_that_turns(rope.fast)), math.ceil(pair_that_turns(rope.slow))
+        first, last = max(first, 0), min(last, dh - 1)  # dh - 1 though there are dh / 2 pairs, as the library has it
+        span = last - first or 1e-3
         index = torch.arange(dh // 2, dtype=torch.float64, device=device)
-        blend = 1 - ((index - low) / span).clamp(0, 1)
+        blend = 1 - ((index - first) / span).clamp(0, 1)
     else:
         wavelength = 2 * math.pi / plain
         blend = (rope.original_positions / wavelength - rope.low) / (rope.high - rope.low)

@@ -25,6 +25,7 @@ from examples.ch02.config import NORMS, Config
 from examples.ch04.gpt2_from_scratch import ACTIVATIONS, causal_mask, check_ids, no_trace
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14.counts import flops_per_pass, flops_per_token, parameter_count  # noqa: F401  a program's cost formulas
+from examples.ch14.llama_from_scratch import linear
 
 # -------------------------------------------------------------------------------------------------------- the forward pass
 
@@ -32,13 +33,14 @@ from examples.ch14.counts import flops_per_pass, flops_per_token, parameter_coun
 def forward(ids: Tensor, weights: dict, config: Config, causal: bool = True, trace=None) -> Tensor:
     """Logits [B, T, V] of `ids` [B, T]; arguments, points of the trace and errors as chapter 4's `forward`.
 
-    causal=False: no mask at all, the windows' neither.
+    causal=False: no mask at all, the windows' neither. A mixture's networks show no `hidden`, absorbed attention no q, k and v.
     """
     check_ids(ids, config)
     T = ids.shape[1]
     at = torch.arange(T, device=ids.device)  # [T], the positions
     mask = causal_mask(T, T, ids.device) if causal else None
-    config = config if causal else replace(config, windows=())
+    if not causal:  # windows so wide that they hide nothing: what else a layer has for having one stays
+        config = replace(config, windows=tuple(window and 10**9 for window in config.windows))
     x = pass_over(ids, weights, config, at, mask, trace)  # [B, T, d]
     return unembed(x, weights, config, trace)  # [B, T, V]
 
@@ -80,7 +82,7 @@ def embed(ids, weights, config, at):
     if config.embedding_scale != 1:
         x = x * torch.tensor(config.embedding_scale, dtype=x.dtype)  # rounded to the model's dtype first, as Gemma's code does
     if config.positions == "learned":
-        x = x + weights["model.embed_positions.weight"][at + config.first_position]  # [B, T, d]
+        x = x + weights["model.embed_positions.weight"][at]  # [B, T, d]
     if config.positions == "sinusoidal":
         x = x + sinusoids(at + config.first_position, config.n_embd).to(x.dtype)  # [B, T, d]
     return norm(x, weights, "model.embed_norm", config) if config.embedding_norm else x
@@ -102,8 +104,8 @@ def block(x, weights, config, layer, at, mask, trace, cache=None):
     before_1, after_1, before_2, after_2 = (part and f"model.layers.{layer}.{part}" for part in NORMS[config.norm_place])
     y = norm(x, weights, before_1, config)  # [B, T, d]
     trace("norm_1", layer, y)
-    attend = attention if config.latent is None else absorbed_attention if config.latent.absorbed else latent_attention
-    y = attend(y, weights, config, layer, at, mask, trace, cache)  # [B, T, d]
+    sublayer = attention if config.latent is None else absorbed_attention if config.latent.absorbed else latent_attention
+    y = sublayer(y, weights, config, layer, at, mask, trace, cache)  # [B, T, d]
     x = joined(x, y, weights, after_1, config, layer, trace, ("attention", "residual_mid"))  # [B, T, d]
     y = norm(x, weights, before_2, config)  # [B, T, d]
     trace("norm_2", layer, y)
@@ -141,7 +143,7 @@ def attention(x, weights, config, layer, at, mask, trace, cache=None):
 
 
 def latent_attention(x, weights, config, layer, at, mask, trace, cache=None):
-    """MLA: keys and values are made from one short vector a position, which is all that a cache would have to hold.
+    """MLA: keys and values are made from one short vector a position, which with one turned key is all that a cache holds.
 
     DeepSeek-AI, "DeepSeek-V2" (2024), section 2.1. A query and a key have a part without position and a part that turns; the key's
     turning part is one for all heads. The norms of the compressed vectors have an epsilon of their own, 1e-6.
@@ -162,7 +164,7 @@ def absorbed_attention(x, weights, config, layer, at, mask, trace, cache=None):
     """`latent_attention` with nothing expanded: queries are taken to the short vectors, and the mixture of those to the values.
 
     q . (K s) = (K^T q) . s for a position's short vector s, so that one s serves all heads, as if it were MQA with heads of rank +
-    turned numbers. The same function; other FLOPs, and a far smaller cache.
+    turned numbers. The same function from the same cache; other FLOPs, since nothing is expanded for the S positions.
     """
     name, m = f"model.layers.{layer}.self_attn", config.latent
     q_plain, q_turned, short, k_turned = latents(x, weights, config, layer, at)
@@ -282,7 +284,7 @@ def mlp(x, weights, config, name, trace=no_trace, layer=None):
     return linear(hidden, weights, f"{name}.down_proj")  # [B, T, d]
 
 
-def mixture(x, weights, config, name, trace=no_trace, layer=None):
+def mixture(x, weights, config, name, trace=no_trace, layer=None):  # called like `mlp`; its networks are not traced
     """The experts' weighted sum [B, T, d]. Every expert sees every token, most with weight 0: wasteful, and exact row by row."""
     shares = routing(x, weights, config, name)  # [B, T, E], `active` of them not 0
     out = mlp(x, weights, config, f"{name}.shared_experts") if config.experts.shared else torch.zeros_like(x)  # [B, T, d]
@@ -297,15 +299,15 @@ def routing(x, weights, config, name):
     Mixtral (2024), section 2.1; DeepSeek-V3 (2024), section 2.1.2, where the bias balances the load and only chooses.
     """
     e = config.experts
-    gate, single = weights[f"{name}.gate.weight"], e.routing == "sigmoid"  # whose scores are of float32 from the start
-    logits = x.float() @ gate.float().T if single else (x @ gate.T).float()  # [B, T, E]
-    scores = logits.softmax(-1) if e.routing == "softmax" else logits.sigmoid()
-    rank = scores if e.routing == "softmax" else scores + weights[f"{name}.gate.e_score_correction_bias"]
+    gate, sigmoid = weights[f"{name}.gate.weight"], e.routing == "sigmoid"
+    logits = x.float() @ gate.float().T if sigmoid else (x @ gate.T).float()  # [B, T, E]; DeepSeek's of float32 from the start
+    scores = logits.sigmoid() if sigmoid else logits.softmax(-1)
+    rank = scores + weights[f"{name}.gate.e_score_correction_bias"] if sigmoid else scores
     if e.groups > 1:  # a group is as good as its best two experts
-        by_group = rank.unflatten(-1, (e.groups, -1))  # [B, T, groups, E / groups]
-        good = by_group.topk(2, dim=-1).values.sum(-1).topk(e.best_groups, dim=-1).indices  # [B, T, best]
-        out = torch.ones_like(by_group[..., 0], dtype=torch.bool).scatter(-1, good, False)  # [B, T, groups]
-        rank = by_group.masked_fill(out[..., None], -math.inf).flatten(-2)
+        grouped = rank.unflatten(-1, (e.groups, -1))  # [B, T, groups, E / groups]
+        good = grouped.topk(2, dim=-1).values.sum(-1).topk(e.best_groups, dim=-1).indices  # [B, T, best]
+        excluded = torch.ones_like(grouped[..., 0], dtype=torch.bool).scatter(-1, good, False)  # [B, T, groups]
+        rank = grouped.masked_fill(excluded[..., None], -math.inf).flatten(-2)
     chosen = rank.topk(e.active, dim=-1).indices  # [B, T, active]
     shares = torch.zeros_like(scores).scatter(-1, chosen, scores.gather(-1, chosen))  # [B, T, E]
     if e.renormalise:
@@ -327,9 +329,6 @@ def norm(x, weights, name, config):
     y = centred * torch.rsqrt((centred * centred).mean(-1, keepdim=True) + config.norm_eps) * gain
     bias = weights.get(f"{name}.bias")
     return (y if bias is None else y + bias).to(x.dtype)
-
-
-linear = llama.linear
 
 
 def options():
