@@ -307,6 +307,11 @@ class Ends(FolderCase):
         self.assertEqual(end_tokens(MODEL), set())
 
 
+def reading(tokenizer):
+    """A model with this tokenizer, for `encode`, `decode` and `Stream`."""
+    return replace(MODEL, tokenizer=tokenizer)
+
+
 def byte_tokenizer(*merged):
     """A tokenizer of single bytes, and of `merged` pieces of bytes behind them."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -320,40 +325,39 @@ def byte_tokenizer(*merged):
 class Streaming(unittest.TestCase):
     TEXTS = ("plain", "naïve café", "€ and 中文", "🙂👩‍👩‍👧 family", "a\u0301", "\ufffd in the text", "\n\n\ttabs")
 
-    def stream(self, tokenizer, ids, prompt=()):
-        stream = Stream(tokenizer, prompt)
+    def stream(self, model, ids, prompt=()):
+        stream = Stream(model, prompt)
         return [*(stream.push(i) for i in ids), stream.rest()]
 
     def test_whole_characters_and_the_same_text(self):
-        tokenizer = byte_tokenizer()
+        model = reading(byte_tokenizer())
         for text in self.TEXTS:
-            ids = tokenizer.encode(text).ids
+            ids = model.tokenizer.encode(text).ids
             self.assertEqual(len(ids), len(text.encode()))
-            parts = self.stream(tokenizer, ids)
+            parts = self.stream(model, ids)
             self.assertEqual("".join(parts), text)
             if "\ufffd" not in text:
                 self.assertNotIn("\ufffd", "".join(parts))
-            self.assertEqual(
-                "".join(self.stream(tokenizer, ids[3:], ids[:3])), decode(ids, tokenizer)[len(decode(ids[:3], tokenizer)) :]
-            )
+            self.assertEqual("".join(self.stream(model, ids[3:], ids[:3])), decode(ids, model)[len(decode(ids[:3], model)) :])
 
     def test_a_character_waits_for_its_last_byte(self):
-        tokenizer = byte_tokenizer()
-        self.assertEqual(self.stream(tokenizer, tokenizer.encode("a€b").ids), ["a", "", "", "€", "b", ""])
+        model = reading(byte_tokenizer())
+        self.assertEqual(self.stream(model, model.tokenizer.encode("a€b").ids), ["a", "", "", "€", "b", ""])
 
     def test_a_planted_fault_shows(self):
         """Decoding each id by itself breaks every character of more than one byte."""
-        tokenizer = byte_tokenizer()
+        model = reading(byte_tokenizer())
         for text in self.TEXTS[1:4]:
-            self.assertNotEqual("".join(decode([i], tokenizer) for i in tokenizer.encode(text).ids), text)
+            self.assertNotEqual("".join(decode([i], model) for i in model.tokenizer.encode(text).ids), text)
 
     def test_bytes_that_are_no_character(self):
         tokenizer = byte_tokenizer()
+        model = reading(tokenizer)
         letters = pre_tokenizers.ByteLevel.alphabet()
         self.assertEqual(len(letters), 256)
         euro = tokenizer.encode("€").ids
         for ids in (euro[:2], [*euro[:1], *tokenizer.encode("x").ids], euro[1:], [*euro[:2], *euro[:2], *euro], euro[:1] * 7):
-            self.assertEqual("".join(self.stream(tokenizer, ids)), decode(ids, tokenizer), ids)
+            self.assertEqual("".join(self.stream(model, ids)), decode(ids, model), ids)
 
     def test_a_tokenizer_with_a_mark_for_each_byte(self):
         """With byte fallback every byte of an unfinished character shows as one U+FFFD."""
@@ -361,13 +365,14 @@ class Streaming(unittest.TestCase):
         tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[], byte_fallback=True))
         tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
         ids = [256, *"🙂".encode(), 256, *"€".encode()]
-        self.assertEqual(decode(ids[:3], tokenizer), "a\ufffd\ufffd")
-        self.assertEqual(self.stream(tokenizer, ids), ["a", "", "", "", "🙂", "a", "", "", "€", ""])
+        model = reading(tokenizer)
+        self.assertEqual(decode(ids[:3], model), "a\ufffd\ufffd")
+        self.assertEqual(self.stream(model, ids), ["a", "", "", "", "🙂", "a", "", "", "€", ""])
 
     def test_the_embedded_tokenizer(self):
-        tokenizer = load().tokenizer
-        ids = encode("HAMLET:\nO, naïve — «word»", tokenizer)[0].tolist()
-        self.assertEqual("".join(self.stream(tokenizer, ids)), "HAMLET:\nO, naïve — «word»")
+        model = load()
+        ids = encode("HAMLET:\nO, naïve — «word»", model)[0].tolist()
+        self.assertEqual("".join(self.stream(model, ids)), "HAMLET:\nO, naïve — «word»")
 
 
 class PaddedVocabulary(unittest.TestCase):
@@ -380,7 +385,7 @@ class PaddedVocabulary(unittest.TestCase):
         tensors = weights(of)
         tensors["wte.weight"] = tensors["wte.weight"].clone()
         tensors["wte.weight"][256:] *= 20  # large logits where there are no pieces
-        model = Artefact(of, tensors, tokenizer, {})
+        model = Model(of, tensors, tokenizer)
         free = Model(of, tensors)
         greedy = [generate([[7]], m, 12, end=None).sequence() for m in (model, free)]
         self.assertLess(max(greedy[0]), 256)
@@ -478,8 +483,7 @@ class Script(FolderCase):
         )
         value = json.loads(out)
         self.assertEqual((status, err, len(value["ids"]), len(value["steps"])), (0, "", 3, 3))
-        tokenizer = load().tokenizer
-        self.assertEqual(value["text"], decode(value["prompt"] + value["ids"], tokenizer))
+        self.assertEqual(value["text"], decode(value["prompt"] + value["ids"], load()))
         for step, id in zip(value["steps"], value["ids"], strict=True):
             self.assertEqual((len(step["candidates"]), step["id"]), (10, id))
             kept = {c["id"] for c in step["candidates"] if c["cut"] is None}
@@ -539,8 +543,9 @@ class Script(FolderCase):
         self.assertEqual(made[7], generate(encode(module.PROMPT, model), model, 12, **settings).sequence())
 
     def test_half_a_character_at_the_end_is_shown(self):
-        first = encode("é", load().tokenizer)[0, 0]
-        self.assertNotEqual(decode([first], load().tokenizer), "é")
+        model = load()
+        first = encode("é", model)[0, 0]
+        self.assertNotEqual(decode([first], model), "é")
         with mock.patch.object(module, "choose", return_value=first):
             out = call(module.main, "--tokens", "1")[1]
         self.assertTrue(out.startswith(module.PROMPT + "\N{REPLACEMENT CHARACTER}\n"), out[:40])
@@ -553,7 +558,7 @@ class Script(FolderCase):
     def test_a_model_of_few_tokens(self):
         """Fewer pieces than ten candidates, and ids without a piece: strict JSON all the same."""
         tokenizer = byte_tokenizer()
-        model = Artefact(config(vocab_size=300), weights(config(vocab_size=300)), tokenizer, {})
+        model = Model(config(vocab_size=300), weights(config(vocab_size=300)), tokenizer)
         few = mock.Mock(wraps=tokenizer)
         few.get_vocab = lambda **_: {"a": 64, "b": 65}
         few.decode, few.encode = tokenizer.decode, tokenizer.encode

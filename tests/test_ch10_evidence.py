@@ -55,7 +55,7 @@ class Mutations(unittest.TestCase):
     def test_old_pairs_rewritten(self):
         def rewrites(cache, layer, k, v):
             keys, values = RIGHT_EXTEND(cache, layer, k, v)
-            cache.values[layer, :, :, 0] *= 1.0000002
+            cache.values[layer][:, :, 0] *= 1.0000002
             return keys, values
 
         self.assertBreaks("ch10.invariants", KVCache, "extend", rewrites)

@@ -1,6 +1,7 @@
 """Chapter 10's cache: any split beside the oracle, layer by layer; its invariants, bytes and edges; the five failures, each seen
 to be silent and seen to be stopped; the costs; the commands."""
 
+import functools
 import json
 import math
 import unittest
@@ -13,18 +14,23 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from examples.ch01.command import BadInput
-from examples.ch02.model import Model, load
+from examples.ch02.config import Config
+from examples.ch02.model import Model, load, load_config, run
 from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
+from examples.ch04.gpt2_from_scratch import Trace
 from examples.ch05 import experiments as ch05
 from examples.ch05.generate import generate
 from examples.ch10 import experiments as ex
 from examples.ch10 import kv_cache
 from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, forward_cached
+from examples.ch14 import experiments as ch14
+from examples.ch14 import peers, variants
+from tests import support, test_ch14_llama
 from tests.faults import FAULTS
 from tests.support import IDS, FolderCase, call, config, library_gpt2, weights, write_folder
 
-MODEL = Model(config(), weights())  # G: 11 ids, 16 positions, 2 layers of 2 heads
+MODEL = support.model()  # G: 11 ids, 16 positions, 2 layers of 2 heads
 FULL = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3]])
 BOUND = 1e-5  # of the largest logit
 QUIET = settings(max_examples=100, deadline=None, derandomize=True, database=None)
@@ -85,15 +91,14 @@ class Splits(unittest.TestCase):
             dict(n_layer=3),
             dict(n_inner=20),
         ):
-            of = config(**change)
-            model = Model(of, weights(of))
+            model = support.model(**change)
             self.assertLessEqual(relative(in_chunks(model, FULL, [4, 1, 1, 10]), run(model, FULL)), BOUND, change)
 
     def test_other_precisions(self):
         for dtype, bound in ((torch.float64, 1e-13), (torch.bfloat16, 0.05), (torch.float16, 0.01)):
             model = MODEL.to(dtype=dtype)
             found, cache = ex.in_chunks(model, FULL, [5, 1, 1, 9])
-            self.assertEqual((found.dtype, cache.keys.dtype), (dtype, dtype))
+            self.assertEqual({found.dtype, *(x.dtype for x in (*cache.keys, *cache.values))}, {dtype})
             self.assertLessEqual(relative(found, run(model, FULL)), bound)
         exact = run(MODEL.to(dtype=torch.float64), FULL)
         self.assertLessEqual(relative(in_chunks(MODEL, FULL, [1] * 16), exact), BOUND)
@@ -131,8 +136,8 @@ class Splits(unittest.TestCase):
             return right_extend(cache, 0, k, v)
 
         def hides_itself(past, new, device="cpu"):
-            mask = torch.ones(new, past + new, dtype=torch.bool).triu(past)
-            mask[0, 0] = False
+            mask = torch.full((new, past + new), -math.inf).triu(past)
+            mask[0, 0] = 0
             return mask
 
         for target, name, fault in (
@@ -151,7 +156,7 @@ class Splits(unittest.TestCase):
         self.assertIsNone(right_mask(5, 1))
 
     def test_the_mask_is_the_last_rows_of_the_square(self):
-        square = torch.ones(9, 9, dtype=torch.bool).triu(1)
+        square = torch.full((9, 9), -math.inf).triu(1)
         for past in range(8):
             for new in range(2, 10 - past):
                 self.assertTrue(torch.equal(kv_cache.mask_after(past, new), square[past : past + new, : past + new]))
@@ -172,18 +177,18 @@ class Invariants(unittest.TestCase):
 
         def rewrites(cache, layer, k, v):
             keys, values = right(cache, layer, k, v)
-            cache.keys[layer, :, :, 0] += 1e-7
+            cache.keys[layer][:, :, 0] += 1e-7
             return keys, values
 
         def leaks(cache, layer, k, v):
             keys, values = right(cache, layer, k, v)
             if cache.length:
-                cache.values[layer, :, :, 0] += v[:, :, -1]
+                cache.values[layer][:, :, 0] += v[:, :, -1]
             return keys, values
 
         def writes_behind(cache, layer, k, v):
             found = right(cache, layer, k, v)
-            cache.keys[layer, :, :, -1] += 1
+            cache.keys[layer][:, :, -1] += 1
             return found
 
         def looks_ahead(past, new, device="cpu"):
@@ -212,53 +217,65 @@ class Invariants(unittest.TestCase):
 
     def test_nothing_given_is_changed(self):
         ids, tensors = FULL.clone(), weights()
-        cache = KVCache(MODEL)
-        forward_cached(ids[:, :5], tensors, MODEL.config, cache)
-        forward_cached(ids[:, 5:], tensors, MODEL.config, cache)
+        model = Model(config(), tensors)
+        cache = KVCache(model)
+        forward_cached(ids[:, :5], model, cache)
+        forward_cached(ids[:, 5:], model, cache)
         self.assertTrue(torch.equal(ids, FULL))
         for name, w in weights().items():
             self.assertTrue(torch.equal(tensors[name], w), name)
 
 
+def of_shape(layers, heads, width):
+    """A config of so many layers and heads of keys, which is all that the bytes of a cache depend on; four queries for each key."""
+    sizes = dict(vocab_size=11, n_embd=8, n_head=4 * heads, inner_width=8, n_positions=1 << 20)
+    return Config("llama", n_layer=layers, kv_heads=heads, head_width=width, **sizes)
+
+
 class Cache(unittest.TestCase):
     def test_bytes_as_counted(self):  # C39
-        for args, wanted in (
-            ((12, 12, 64, 1024), 75_497_472),  # gpt2
-            ((32, 8, 128, 8192, 1, 2), 1_073_741_824),  # Llama-3-8B
-            ((80, 8, 128, 32768, 1, 2), 10_737_418_240),  # Llama-3-70B
-            ((36, 8, 128, 1, 1, 2), 147_456),  # Qwen3-4B
-            ((32, 32, 128, 1, 1, 2), 524_288),  # Llama-2-7B
-            ((2, 2, 4, 8), 1024),  # a tiny Llama with two heads of keys
+        for shape, args, wanted in (
+            ((12, 12, 64), (1024,), 75_497_472),  # gpt2
+            ((32, 8, 128), (8192, 1, 2), 1_073_741_824),  # Llama-3-8B
+            ((80, 8, 128), (32768, 1, 2), 10_737_418_240),  # Llama-3-70B
+            ((36, 8, 128), (1, 1, 2), 147_456),  # Qwen3-4B
+            ((32, 32, 128), (1, 1, 2), 524_288),  # Llama-2-7B
+            ((2, 2, 4), (8,), 1024),  # a tiny Llama with two heads of keys
         ):
-            self.assertEqual(cache_bytes(*args), wanted)
+            self.assertEqual(cache_bytes(of_shape(*shape), *args), wanted)
         for batch, capacity, dtype in ((1, 16, torch.float32), (3, 5, torch.float16), (2, 1, torch.float64)):
-            cache = KVCache(MODEL, batch, capacity, dtype)
-            self.assertEqual(cache.nbytes, ex.bytes_of(MODEL.config, capacity, batch, dtype.itemsize))
-            self.assertEqual(cache.nbytes, sum(x.numel() * x.element_size() for x in (cache.keys, cache.values)))
-        gpt2_cache = KVCache(load_config("gpt2"))
-        self.assertEqual(gpt2_cache.nbytes, 75_497_472)
+            cache = KVCache(MODEL.to(dtype=dtype), batch, capacity)
+            self.assertEqual(cache.nbytes, cache_bytes(MODEL.config, capacity, batch, dtype.itemsize))
+            self.assertEqual(cache.nbytes, sum(x.numel() * x.element_size() for x in (*cache.keys, *cache.values)))
+        of = load_config("gpt2")
+        self.assertEqual(KVCache(Model(of, {"wte.weight": torch.zeros(1, 1)})).nbytes, 75_497_472)
+        self.assertEqual(cache_bytes(of, 1024), 75_497_472)
+        self.assertEqual((cache_bytes(of, 0), cache_bytes(of, 1, 0)), (0, 0))
+        for args, words in (((of, -1), "-1 tokens"), ((of, 1, -2), "-2 sequences")):
+            with self.assertRaisesRegex(BadInput, words):
+                cache_bytes(*args)
 
     def test_memory_of_gpt3(self):
-        self.assertEqual(ex.bytes_of(ex.GPT3, 1, 1, 2), 4.5 * 2**20)
-        self.assertEqual(ex.bytes_of(ex.GPT3, 512, 1, 2), 2.25 * 2**30)
-        self.assertEqual(ex.bytes_of(ex.GPT3, 2048, 1, 2), 9 * 2**30)
+        self.assertEqual(cache_bytes(ex.GPT3, 1, 1, 2), 4.5 * 2**20)
+        self.assertEqual(cache_bytes(ex.GPT3, 512, 1, 2), 2.25 * 2**30)
+        self.assertEqual(cache_bytes(ex.GPT3, 2048, 1, 2), 9 * 2**30)
         self.assertEqual(ex.memory(ex.GPT3, 2048)["sequences_to_outweigh"], 37)
         self.assertEqual(f"{ex.memory(ex.GPT3, 2048)['weight_bytes'] / 2**30:.0f}", "325")
 
     def test_memory_is_taken_once(self):
         cache = KVCache(MODEL)
-        places = cache.keys.data_ptr(), cache.values.data_ptr()
+        places = [x.data_ptr() for x in (*cache.keys, *cache.values)]
         for t in range(16):
             forward_cached(FULL[:, t : t + 1], MODEL, cache)
-        self.assertEqual((cache.keys.data_ptr(), cache.values.data_ptr()), places)
+        self.assertEqual([x.data_ptr() for x in (*cache.keys, *cache.values)], places)
 
     def test_overflow_is_an_error_and_leaves_the_cache(self):  # C18
         cache = KVCache(MODEL, capacity=6)
         forward_cached(FULL[:, :5], MODEL, cache)
-        before = cache.keys.clone(), cache.length
+        before = [x.clone() for x in (*cache.keys, *cache.values)], cache.length
         with self.assertRaisesRegex(BadInput, "holds 5 positions and has room for 6, so 2 more do not fit"):
             forward_cached(FULL[:, 5:7], MODEL, cache)
-        self.assertTrue(torch.equal(cache.keys, before[0]))
+        self.assertTrue(all(map(torch.equal, (*cache.keys, *cache.values), before[0])))
         self.assertEqual(cache.length, before[1])
         forward_cached(FULL[:, 5:6], MODEL, cache)
         with self.assertRaisesRegex(BadInput, "so 1 more do not fit"):
@@ -289,7 +306,7 @@ class Cache(unittest.TestCase):
             with self.assertRaisesRegex(BadInput, words):
                 forward_cached(ids, MODEL, cache)
         self.assertEqual(cache.length, 0)
-        half = KVCache(MODEL, dtype=torch.bfloat16)
+        half = KVCache(MODEL.to(dtype=torch.bfloat16))
         with self.assertRaisesRegex(BadInput, "the cache is torch.bfloat16 and the weights are torch.float32"):
             forward_cached(FULL, MODEL, half)
 
@@ -317,7 +334,7 @@ class Cache(unittest.TestCase):
         copy, wide = cache.copy(), cache.copy(batch=3, capacity=9)
         forward_cached(FULL[:, 6:8], MODEL, copy)
         self.assertEqual((cache.length, copy.length, wide.length, wide.batch, wide.capacity), (6, 8, 6, 3, 9))
-        self.assertFalse(cache.keys[..., 6:, :].any())
+        self.assertFalse(any(x[:, :, 6:].any() for x in (*cache.keys, *cache.values)))
         endings = torch.tensor([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
         found = forward_cached(endings, MODEL, wide)
         whole = torch.cat([FULL[:, :6].expand(3, -1), endings], dim=1)
@@ -432,11 +449,506 @@ class Loop(unittest.TestCase):
         )
 
 
+RIGHT_EXTEND = KVCache.extend
+W, CHUNKS = 6, [7, 1, 5, 1, 2, 4]  # the tiny families' window; 20 positions, in chunks longer and shorter than it
+WINDOWS, NO_WINDOWS = {"mistral": (W, W, W), "gemma2": (W, None, W)}, (None, None, None)  # of each layer
+BYTES = {"mistral": 3 * 6 * 40 * 4, "gemma2": (6 + 64 + 6) * 40 * 4, "llama": 2 * 64 * 16 * 4}  # positions, numbers, bytes
+BYTES |= dict.fromkeys(("deepseek_v3", "absorbed"), 3 * 64 * (14 + 8) * 4)
+
+
+@functools.cache
+def family(kind):
+    """A tiny model of a family; "absorbed": the other form of DeepSeek-V3's latent attention; "llama": run by its own program."""
+    if kind == "llama":
+        return test_ch14_llama.MODEL
+    if kind == "absorbed":
+        return ch14.in_absorbed_form(family("deepseek_v3"))
+    return ch14.case_models(kind, {})[1]
+
+
+class Stopped(Exception):
+    """What breaks a pass off."""
+
+
+def stops_at(point, layer):
+    """A trace that raises `Stopped` there."""
+
+    def trace(*where_and_tensor):
+        if where_and_tensor[:2] == (point, layer):
+            raise Stopped
+
+    return trace
+
+
+def as_traced(model, cache, layer):
+    """(k, v) [B, heads, n, .] of the live positions as the trace shows them, of latent attention by expanding what is kept."""
+    m = model.config.latent
+    if m is None:
+        return cache.live(layer)
+    short, turned = cache.live(layer)  # [B, 1, n, rank], [B, 1, n, turned]
+    expand = model.weights[f"model.layers.{layer}.self_attn.kv_b_proj.weight"].unflatten(0, (model.config.n_head, -1))
+    plain, values = torch.einsum("hwr,bnr->bhnw", expand, short[:, 0]).split((m.plain, m.value), dim=-1)
+    return torch.cat([plain, turned.expand(-1, model.config.n_head, -1, -1)], dim=-1), values
+
+
+class Families(FolderCase):
+    """Windows and latent attention in the same cache. Each `check_` is run right, and again on faults that it must not pass."""
+
+    WINDOWED, ALL = ("mistral", "gemma2"), ("mistral", "gemma2", "deepseek_v3", "absorbed", "llama")
+
+    def setUp(self):
+        super().setUp()
+        self.ids = {kind: ch04.random_ids(family(kind), 20, 2) for kind in self.ALL}
+
+    def assertNear(self, found, right, about=None):
+        self.assertEqual(found.shape, right.shape, about)
+        self.assertLessEqual(relative(found, right), BOUND, about)
+
+    def assertSeen(self, target, name, fault, check, *args):
+        """The check fails while `target.name` is the fault."""
+        with mock.patch.object(target, name, fault), self.assertRaises(AssertionError, msg=f"{name} {args}"):
+            check(*args)
+
+    def held(self, kind, tokens, capacity=None):
+        """A cache of the first `tokens` positions of the text."""
+        ids = self.ids[kind][:, :tokens]
+        return ex.in_chunks(family(kind), ids, [tokens], capacity)[1]
+
+    # -------------------------------------------------------------------------------------------------------- room and bytes
+
+    def check_room(self, kind):
+        model = family(kind)
+        g, widths = model.config.kv_heads, (model.config.head_width,) * 2
+        if model.config.latent:
+            g, widths = 1, (14, 8)
+        for capacity in (1, W - 1, W, W + 1, 20, None):
+            cache = KVCache(model, 2, capacity)
+            whole = capacity or model.config.n_positions
+            windows = WINDOWS.get(kind, NO_WINDOWS)[: model.config.n_layer]
+            wanted = [min(whole, window or whole) for window in windows]
+            self.assertEqual([cache.room(layer) for layer in range(model.config.n_layer)], wanted, (kind, capacity))
+            for layer, room in enumerate(wanted):
+                shapes = [tuple(x[layer].shape) for x in (cache.keys, cache.values)]
+                self.assertEqual(shapes, [(2, g, room, width) for width in widths], (kind, capacity, layer))
+
+    def test_room(self):
+        for kind in self.ALL:
+            self.check_room(kind)
+        right = variants.new_cache
+        self.assertSeen(
+            variants, "new_cache", lambda c, *a, **like: right(replace(c, windows=()), *a, **like), self.check_room, "gemma2"
+        )
+
+    def check_bytes(self, kind):
+        self.assertEqual(KVCache(family(kind)).nbytes, BYTES[kind], kind)
+        for dtype in (torch.float32, torch.bfloat16):
+            model = family(kind).to(dtype=dtype)
+            for batch, capacity in ((1, 1), (2, W - 1), (1, W), (3, W + 1), (1, model.config.n_positions)):
+                wanted = cache_bytes(model.config, capacity, batch, dtype.itemsize)
+                self.assertEqual(KVCache(model, batch, capacity).nbytes, wanted, (kind, batch, capacity, dtype))
+
+    def test_bytes(self):
+        for kind in self.ALL:
+            self.check_bytes(kind)
+        right = variants.new_cache
+        self.assertSeen(
+            variants, "new_cache", lambda c, *a, **like: right(replace(c, windows=()), *a, **like), self.check_bytes, "gemma2"
+        )
+        as_heads = lambda c, *a, **like: right(replace(c, latent=None), *a, **like)  # noqa: E731
+        self.assertSeen(variants, "new_cache", as_heads, self.check_bytes, "deepseek_v3")
+
+    # -------------------------------------------------------------------------------------------------------- live positions
+
+    def check_live(self, kind, sizes):
+        """After every chunk each layer holds the last positions, as many as it has room for, as a whole pass has them."""
+        model, ids, whole = family(kind), self.ids[kind], Trace("k", "v")
+        run(model, ids, trace=whole)
+        cache, fed = KVCache(model, 2, 20), 0
+        for size in sizes:
+            forward_cached(ids[:, fed : fed + size], model, cache)
+            fed += size
+            for layer in range(model.config.n_layer):
+                n = min(fed, WINDOWS.get(kind, NO_WINDOWS)[layer] or fed)
+                for point, found in zip("kv", as_traced(model, cache, layer), strict=True):
+                    right = whole[point, layer][:, :, fed - n : fed]
+                    self.assertEqual(found.shape, right.shape, (kind, fed, layer, point))
+                    off = ch04.largest(found - right)
+                    self.assertLessEqual(off, BOUND * ch04.largest(right), (kind, fed, layer, point))
+                    if len(sizes) == 1 and not model.config.latent:
+                        self.assertTrue(torch.equal(found, right), (kind, layer, point))
+            self.assertTrue(torch.equal(cache.ids[:, :fed], ids[:, :fed]))
+
+    def test_live_positions(self):
+        for kind in ("mistral", "gemma2", "deepseek_v3", "llama"):  # the trace of the absorbed form does not show what is expanded
+            for sizes in (CHUNKS, [20], [1] * 20, [W, 14], [W - 1, 1, 14]):
+                self.check_live(kind, sizes)
+
+    @staticmethod
+    def one_too_few(cache, layer, k, v):
+        found = RIGHT_EXTEND(cache, layer, k, v)
+        if layer in cache.pending:
+            cache.pending[layer] = tuple(x[:, :, 1:] for x in cache.pending[layer])
+        return found
+
+    @staticmethod
+    def one_too_early(cache, layer, k, v):
+        """The window that stood before the last position came."""
+        k, v = RIGHT_EXTEND(cache, layer, k, v)
+        if layer in cache.pending and k.shape[2] > cache.room(layer):
+            cache.pending[layer] = tuple(x[:, :, -cache.room(layer) - 1 : -1] for x in (k, v))
+        return k, v
+
+    @staticmethod
+    def only_the_new(cache, layer, k, v):
+        found = RIGHT_EXTEND(cache, layer, k, v)
+        return found if layer not in cache.pending else (k, v)
+
+    @staticmethod
+    def at_once(cache, layer, k, v):
+        """A window that is written before the pass is through."""
+        found = RIGHT_EXTEND(cache, layer, k, v)
+        cache.keep_windows()
+        return found
+
+    def test_planted_faults_of_live_positions(self):
+        for kind in self.WINDOWED:
+            for fault in (self.one_too_few, self.one_too_early, self.only_the_new):
+                self.assertSeen(KVCache, "extend", fault, self.check_live, kind, CHUNKS)
+            for fault in (self.one_too_few, self.one_too_early):  # what a first chunk leaves behind
+                self.assertSeen(KVCache, "extend", fault, self.check_live, kind, [20])
+        none = lambda cache: cache.pending.clear()  # noqa: E731
+        self.assertSeen(KVCache, "keep_windows", none, self.check_live, "mistral", [20])
+        self.assertSeen(
+            KVCache, "extend", lambda c, i, k, v: RIGHT_EXTEND(c, i, k.roll(1, 2), v), self.check_live, "deepseek_v3", [20]
+        )
+
+    # --------------------------------------------------------------------------------------------- truncating, copying, reusing
+
+    def check_truncate(self, kind):
+        """From every length to every other: refused, with nothing changed, or right."""
+        model, ids = family(kind), self.ids[kind]
+        whole, windowed = run(model, ids), kind in self.WINDOWED
+        for held in (3, W, W + 1, 12):
+            for length in range(held + 1):
+                cache = self.held(kind, held)
+                allowed = length in (0, held) or held <= W or not windowed
+                self.assertIs(cache.can_truncate(length), allowed, (kind, held, length))
+                if not allowed:
+                    with self.assertRaisesRegex(BadInput, f"cannot truncate to {length}: a window has pushed out"):
+                        cache.truncate(length)
+                    self.assertEqual(cache.length, held)
+                    length = held
+                cache.truncate(length)
+                self.assertNear(forward_cached(ids[:, length:], model, cache), whole[:, length:], (kind, held, length))
+            for length in (-1, held + 1, 1.0):
+                with self.assertRaisesRegex(BadInput, f"the cache holds {held} positions"):
+                    self.held(kind, held).truncate(length)
+
+    def test_truncate(self):
+        for kind in self.ALL:
+            self.check_truncate(kind)
+        anything, nothing = (lambda cache, length: True), (lambda cache, length: length in (0, cache.length))
+        for kind in self.WINDOWED:
+            self.assertSeen(KVCache, "can_truncate", anything, self.check_truncate, kind)
+            self.assertSeen(KVCache, "can_truncate", nothing, self.check_truncate, kind)
+        self.assertSeen(KVCache, "can_truncate", nothing, self.check_truncate, "deepseek_v3")
+        ids, model = self.ids["mistral"], family("mistral")  # what it is refused for: the logits would be others
+        cache = self.held("mistral", 12)
+        cache.length = 9
+        self.assertGreater(relative(forward_cached(ids[:, 9:], model, cache), run(model, ids)[:, 9:]), 100 * BOUND)
+
+    def test_a_window_as_large_as_the_capacity_pushes_nothing_out(self):
+        for capacity in (W - 1, W):
+            cache = self.held("mistral", capacity, capacity)
+            self.assertTrue(all(cache.can_truncate(n) for n in range(capacity + 1)))
+            with self.assertRaisesRegex(BadInput, "so 1 more do not fit"):
+                forward_cached(self.ids["mistral"][:, :1], family("mistral"), cache)
+
+    def check_copy(self, kind):
+        """A copy into another capacity, of one sequence or for several, goes on as the cache itself does, and leaves it alone."""
+        model, whole = family(kind), run(family(kind), self.ids[kind])
+        for held, capacities in ((3, (4, W, W + 1, 64)), (W, (W + 1, 64)), (12, (13, 20, 64))):
+            for first in (held, held + 1, 20):
+                for capacity in capacities:
+                    cache = self.held(kind, held, first)
+                    kept = [[x.clone() for x in cache.live(layer)] for layer in range(model.config.n_layer)]
+                    copy = cache.copy(capacity=capacity)
+                    self.assertEqual((copy.length, copy.capacity, cache.capacity), (held, capacity, first))
+                    self.assertEqual(copy.shared_prefix(self.ids[kind]), held)
+                    new = min(capacity, 20) - held
+                    found = forward_cached(self.ids[kind][:, held : held + new], model, copy)
+                    self.assertNear(found, whole[:, held : held + new], (kind, held, first, capacity))
+                    for layer, pair in enumerate(kept):
+                        self.assertTrue(all(map(torch.equal, cache.live(layer), pair)), (kind, layer))
+                    if held + new <= first:
+                        self.assertNear(forward_cached(self.ids[kind][:, held : held + new], model, cache), found)
+            one = self.held(kind, held)
+            two = one.copy()  # two texts from here on, in turns
+            texts = self.ids[kind], torch.cat([self.ids[kind][:, :held], self.ids[kind].flip(1)], dim=1)
+            for start in (held, held + 2, held + 4):
+                for cache, text in zip((one, two), texts, strict=True):
+                    found = forward_cached(text[:, start : start + 2], model, cache)
+                    self.assertNear(found, run(model, text[:, : start + 2])[:, start:], (kind, held, start))
+            cache = ex.in_chunks(model, self.ids[kind][:1, :held], [held])[1]
+            endings = ch04.random_ids(model, 4, 3, seed=1)
+            found = forward_cached(endings, model, cache.copy(batch=3, capacity=held + 4))
+            texts = torch.cat([self.ids[kind][:1, :held].expand(3, -1), endings], dim=1)
+            self.assertNear(found, run(model, texts)[:, held:], (kind, held))
+            with self.assertRaisesRegex(BadInput, f"{held} positions do not fit a capacity of {held - 1}"):
+                cache.copy(capacity=held - 1)
+
+    def test_copies(self):
+        for kind in self.ALL:
+            self.check_copy(kind)
+        right, live = KVCache.copy, KVCache.live
+
+        def shifted(cache, *args, **options):
+            other = right(cache, *args, **options)
+            for layer in range(len(other.keys)):
+                if other.length > 1:
+                    keys, _ = live(other, layer)  # keys alone: pairs may stand in any order
+                    keys.copy_(keys.roll(1, 2))
+            return other
+
+        def without_ids(cache, *args, **options):
+            other = right(cache, *args, **options)
+            other.ids.zero_()
+            return other
+
+        def without_values(cache, *args, **options):
+            other = right(cache, *args, **options)
+            other.values = [torch.zeros_like(x) for x in other.values]
+            return other
+
+        def shared(cache, *args, **options):
+            other = right(cache, *args, **options)
+            if other.capacity == cache.capacity and other.batch == cache.batch:
+                other.keys = cache.keys
+            return other
+
+        for kind in ("mistral", "gemma2", "deepseek_v3"):
+            for fault in (shifted, without_ids, without_values, shared):
+                self.assertSeen(KVCache, "copy", fault, self.check_copy, kind)
+
+    def check_cached(self, kind):
+        """One `Cached` for several texts, one after the other: what it computes anew, and the logits of a whole pass."""
+        model, ids, windowed = family(kind), self.ids[kind], kind in self.WINDOWED
+        other = torch.cat([ids[:, :10], (ids[:, 10:19] + 1) % model.config.vocab_size], dim=1)  # another text from position 10 on
+        forward = Cached(model, 2)
+        for text, shared in (
+            (ids[:, :8], 0),
+            (ids[:, :9], 8),  # one token more
+            (ids, 9),
+            (other, 0 if windowed else 10),
+            (other, 0 if windowed else 18),  # the same again: the last position at least is computed
+            (ids[:, :5], 0 if windowed else 5 - 1),
+            (other[:, :6], 5),
+            (other[:, :4], 3),  # no window has pushed anything out
+            (ids.flip(1), 0),
+        ):
+            before = forward.computed
+            self.assertNear(forward(text), run(model, text)[:, -1:], (kind, text.shape, shared))
+            self.assertEqual(forward.computed - before, text.shape[1] - shared, (kind, text.shape, shared))
+            self.assertEqual(forward.cache.length, text.shape[1])
+
+    def test_cached_begins_anew_on_another_text(self):
+        for kind in self.ALL:
+            self.check_cached(kind)
+        for kind in self.WINDOWED:
+            self.assertSeen(KVCache, "can_truncate", lambda cache, length: True, self.check_cached, kind)
+        for kind in ("mistral", "gemma2", "deepseek_v3"):
+            trusting = lambda cache, ids: min(cache.length, ids.shape[1])  # noqa: E731
+            self.assertSeen(KVCache, "shared_prefix", trusting, self.check_cached, kind)
+
+    def test_the_loop_writes_what_the_whole_text_writes(self):
+        for kind in self.ALL:
+            model, ids = family(kind), self.ids[kind][:1, :5]
+            ours, naive = (generate(ids, model, 30, end=None, forward=f).sequence() for f in (Cached(model), None))
+            self.assertEqual(ours, naive, kind)
+            unequal = [[3], [1, 4, 1, 5, 9, 2, 6, 5], [3, 5, 8]]
+            batch = generate(unequal, model, 15, end=None, forward=Cached(model, 3))
+            self.assertEqual(
+                [batch.sequence(r) for r in range(3)], [generate([p], model, 15, end=None).sequence() for p in unequal]
+            )
+
+    # --------------------------------------------------------------------------------------------------------- a broken pass
+
+    def check_broken(self, kind, point, layer, retry):
+        """A pass of 5 tokens after 9 breaks off there; then `retry` tokens at a time."""
+        model, ids = family(kind), self.ids[kind]
+        cache, whole = self.held(kind, 9, 20), run(model, ids)
+        before = [[x.clone() for x in cache.live(i)] for i in range(model.config.n_layer)]
+        with self.assertRaises(Stopped):
+            forward_cached(ids[:, 9:14], model, cache, stops_at(point, layer))
+        self.assertEqual(cache.length, 9)
+        for i, pair in enumerate(before):
+            self.assertTrue(all(map(torch.equal, cache.live(i), pair)), (kind, point, layer, i))
+        self.assertNear(forward_cached(ids[:, 9:], model, cache.copy()), whole[:, 9:], (kind, point, layer))
+        for start in range(9, 20, retry):
+            stop = min(start + retry, 20)
+            found = forward_cached(ids[:, start:stop], model, cache)
+            self.assertNear(found, whole[:, start:stop], (kind, point, layer, start))
+
+    def test_a_pass_that_breaks_off_leaves_the_cache_usable(self):
+        for kind in self.ALL:
+            last = family(kind).config.n_layer - 1
+            points = ("embedding", None), ("norm_1", 0), ("A", 0), ("norm_1", 1), ("scores", last), ("residual", last)
+            for point, layer in points:
+                for retry in (1, 5, 11):
+                    self.check_broken(kind, point, layer, retry)
+        for kind in self.WINDOWED:
+            self.assertSeen(KVCache, "extend", self.at_once, self.check_broken, kind, "norm_1", 1, 5)
+
+        right_feed = kv_cache.feed
+
+        def counted_all_the_same(ids, model, cache, *rest):
+            try:
+                return right_feed(ids, model, cache, *rest)
+            except Stopped:
+                cache.advance(ids)
+                raise
+
+        for kind in self.ALL:
+            self.assertSeen(kv_cache, "feed", counted_all_the_same, self.check_broken, kind, "A", 0, 5)
+
+    def test_a_pass_that_breaks_off_after_the_layers_is_held(self):
+        """The logits come after the layers: a trace that raises there leaves a cache that holds the new positions, and says so."""
+        for kind in self.ALL:
+            model, ids = family(kind), self.ids[kind]
+            cache = self.held(kind, 9)
+            with self.assertRaises(Stopped):
+                forward_cached(ids[:, 9:14], model, cache, stops_at("final_norm", None))
+            self.assertEqual((cache.length, cache.shared_prefix(ids)), (14, 14))
+            self.assertNear(forward_cached(ids[:, 14:], model, cache), run(model, ids)[:, 14:], kind)
+
+    def test_the_loop_goes_on_after_a_broken_step(self):
+        for kind in self.ALL:
+            model, forward = family(kind), Cached(family(kind))
+            module = kv_cache.program(model)
+            right, count = module.mlp, [0]
+
+            def breaks(*args, right=right, count=count, **options):
+                count[0] += 1
+                if count[0] == 30:
+                    raise KeyboardInterrupt
+                return right(*args, **options)
+
+            with mock.patch.object(module, "mlp", breaks), self.assertRaises(KeyboardInterrupt):
+                generate([[7, 3, 1]], model, 40, end=None, forward=forward)
+            self.assertGreaterEqual(forward.cache.length, 3, kind)
+            ours, naive = (generate([[7, 3, 1]], model, 20, end=None, forward=f).sequence() for f in (forward, None))
+            self.assertEqual(ours, naive, kind)
+
+    # ------------------------------------------------------------------------------------------------- invariants and commands
+
+    def check_invariants(self, kind):
+        ids = self.ids[kind][:1]
+        for name, sizes in ex.splits(20).items():
+            found = ex.invariants(family(kind), ids, sizes)
+            self.assertEqual(len(found), 6)
+            self.assertEqual(set(found.values()), {True}, (kind, name, found))
+
+    def test_invariants(self):
+        for kind in self.ALL:
+            self.check_invariants(kind)
+        for kind in self.WINDOWED:
+            for fault in (self.one_too_few, self.one_too_early):
+                self.assertSeen(KVCache, "extend", fault, self.check_invariants, kind)
+        right = variants.new_cache
+        self.assertSeen(
+            variants, "new_cache", lambda c, *a, **like: right(replace(c, windows=()), *a, **like), self.check_invariants, "mistral"
+        )
+
+        right_advance = KVCache.advance
+
+        def rewrites(cache, ids):
+            right_advance(cache, ids)
+            for keys in cache.keys:
+                keys[:, :, 0] *= 1 + 1e-6
+
+        for kind in self.ALL:
+            self.assertSeen(KVCache, "advance", rewrites, self.check_invariants, kind)
+            self.assertSeen(kv_cache, "mask_after", lambda *_: None, self.check_invariants, kind)
+
+    def check_splits(self, kind):
+        for row in ex.compare_splits(family(kind), self.ids[kind]):
+            self.assertLessEqual(row["relative_difference"], BOUND, (kind, row))
+        for sizes in (CHUNKS, [1] * 20, [20]):
+            for row in ex.compare_layers(family(kind), self.ids[kind], sizes):
+                self.assertLessEqual(row["largest_difference"], BOUND * row["largest_value"], (kind, row))
+
+    def test_splits_point_by_point(self):
+        right = variants.key_positions
+
+        def one_before(at, S, cache=None):
+            return right(at, S, cache) - int(cache is not None and len(at) < S)
+
+        def from_zero(at, S, cache=None):
+            return right(at, S, cache) if cache is None else torch.arange(S)
+
+        for kind in self.ALL:
+            self.check_splits(kind)
+        for kind in self.WINDOWED:
+            for fault in (self.one_too_few, self.one_too_early, self.only_the_new):
+                self.assertSeen(KVCache, "extend", fault, self.check_splits, kind)
+            self.assertSeen(variants, "key_positions", one_before, self.check_splits, kind)
+            self.assertSeen(variants, "key_positions", from_zero, self.check_splits, kind)
+        for kind in ("deepseek_v3", "absorbed", "llama"):
+            zero = lambda past, new, device="cpu": torch.arange(new)  # noqa: E731
+            self.assertSeen(kv_cache, "positions", zero, self.check_splits, kind)
+
+    def saved(self, kind):
+        """A folder that transformers wrote."""
+        folder = self.folder / kind
+        if not folder.exists():
+            peers.library_tiny(kind).save_pretrained(folder)
+        return folder
+
+    def check_commands(self, kind):
+        """Every command exits with 0 and says what it says of a right cache."""
+        folder = self.saved(kind)
+        found = {}
+        for name in ("tour", "splits", "invariants", "failures"):
+            status, out, err = call(kv_cache.main, name, "--model", folder)
+            self.assertEqual((status, err), (0, ""), (kind, name))
+            self.assertNotIn(" NO ", out)
+            status, out, err = call(kv_cache.main, name, "--model", folder, "--json")
+            self.assertEqual((status, err), (0, ""), (kind, name))
+            found[name] = json.loads(out)
+        self.assertTrue(found["tour"]["same_as_naive"])
+        self.assertEqual(found["tour"]["cache_bytes"], KVCache(load(folder)).nbytes)
+        self.assertEqual({r["same_argmax"] for r in found["splits"]["splits"]}, {40})
+        self.assertLessEqual(max(r["relative_difference"] for r in found["splits"]["splits"]), BOUND)
+        self.assertTrue(all(all(row.values()) for row in found["invariants"]["invariants"].values()))
+        rows = {r["failure"]: r for r in found["failures"]["failures"]}
+        self.assertEqual(list(rows), list(ex.FAILURES))
+        self.assertTrue(all(r["guard"] and r["raised"] is None for r in rows.values()))
+        first = {name: r["first"] for name, r in rows.items()}
+        if kind == "mistral":  # where all layers drop the oldest, and rightly
+            self.assertIsNone(first.pop("ring buffer"))
+        self.assertEqual(list(first.values()), [12, 12, 24, 11, 12] if "ring buffer" in first else [12, 12, 11, 12])
+
+    def test_commands(self):
+        for kind in ("mistral", "llama", "gemma2", "deepseek_v3"):
+            self.check_commands(kind)
+        for fault in (self.one_too_few, self.one_too_early):
+            self.assertSeen(KVCache, "extend", fault, self.check_commands, "mistral")
+        self.assertSeen(ex, "guarded", lambda *_: None, self.check_commands, "llama")
+        self.assertSeen(ex, "RingCache", KVCache, self.check_commands, "llama")
+
+    def test_the_figure_of_failures(self):
+        for kind in ("mistral", "gemma2"):
+            target = self.folder / f"{kind}.svg"
+            status, _, err = call(kv_cache.main, "failures", "--model", self.saved(kind), "--plot", target)
+            self.assertEqual((status, err), (0, ""))
+            self.assertIn("ring buffer", target.read_text())
+
+
 class Failures(unittest.TestCase):
     FIRST = (6, 6, 9, 5, 6)  # in the order of FAILURES, for a prompt of 6 and a ring of 9
 
     def test_each_leaves_the_oracle_where_it_must_and_says_nothing(self):
-        for model in (MODEL, replace(MODEL, weights={k: w.double() for k, w in MODEL.weights.items()})):
+        for model in (MODEL, MODEL.to(dtype=torch.float64)):
             for name, first in zip(ex.FAILURES, self.FIRST, strict=True):
                 ids = FULL[:, :15]  # the position one too far would be the model's last at 16
                 found = ex.failure(model, name, ids, 6, 9)

@@ -17,7 +17,7 @@ from examples.ch04 import plots as ch04_plots
 from examples.ch05.generate import generate
 from examples.ch10 import experiments as ex
 from examples.ch10 import plots
-from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, cached_numbers
+from examples.ch10.kv_cache import Cached, cache_bytes, cached_numbers
 
 TEXT = 40  # tokens of the text that splits, invariants and failures run on
 PROMPT, CAPACITY = 12, 24  # of them the prompt, and what the ring buffer holds
@@ -87,14 +87,18 @@ def tour(args):
     model = load(args.model, seed=args.seed)
     ids = _text(model, args, PROMPT)
     new = min(60, model.config.n_positions - ids.shape[1] + 1)
-    cached = Cached(model)
+    cached = Cached(model, capacity=ids.shape[1] + new - 1)  # the last token is never fed
     ours = generate(ids, model, new, end=None, forward=cached).sequence()
     naive = generate(ids, model, new, end=None).sequence()
     counts = ex.tokens_processed(ids.shape[1], new)
     rows = ex.compare_splits(model, ids)
     worst = ch04.worst(r["relative_difference"] for r in rows)
     text = decode(ours, model) if model.tokenizer else str(ours)
-    size = KVCache(model).nbytes
+    full, config = model.config.n_positions, general(model.config)
+    size = cache_bytes(config, full)
+    window = min(filter(None, config.windows), default=None)
+    what = "short vectors a layer" if config.latent else "pairs a layer and head"
+    but = f" A layer with a window keeps the last {window} of them." if window and window < cached.cache.length else ""
     value = _about(
         args,
         prompt=ids[0].tolist(),
@@ -105,16 +109,16 @@ def tour(args):
         naive=counts["naive"],
         worst_split=worst,
         cache_bytes=size,
-        bytes_per_token=cache_bytes(model.config, 1),
+        bytes_per_token=cache_bytes(config, 1),
     )
     lines = [
         f"A prompt of {ids.shape[1]} tokens and {new} new ones, greedy, with the cache: {json.dumps(text)}",
         "",
         f"Without the cache: {'the same tokens' if ours == naive else 'OTHER TOKENS'}. Positions computed: {cached.computed:,} "
         f"with it, {counts['naive']:,} without, {counts['naive'] / cached.computed:.1f} times as many.",
-        f"The cache after {len(ours)} new tokens holds {cached.cache.length} pairs a layer and head, those of the prompt and of "
-        f"{len(ours) - 1} new ones: the last token was chosen and not yet fed.",
-        f"It takes {cache_bytes(model.config, 1):,} bytes a token, {size:,} for all {model.config.n_positions:,} positions.",
+        f"The cache after {len(ours)} new tokens holds {cached.cache.length} {what}, those of the prompt and of "
+        f"{len(ours) - 1} new ones: the last token was chosen and not yet fed.{but}",
+        f"It takes {cache_bytes(config, 1):,} bytes a token, {size:,} for all {full:,} positions.",
         f"The prompt fed in five ways, beside the oracle: at most {worst:.0e} of the largest logit apart.",
         "",
         "Next: the same script with splits, invariants, failures, cost or memory; --help says what each takes.",
@@ -270,10 +274,11 @@ def memory(args):
         [f"{r['tokens']:,}", f"{r['all_bytes']:,}", f"{r['all_bytes'] / 2**30:,.3f}", f"{r['sequences_to_outweigh']:,}"]
         for r in rows
     ]
-    latent = general(config).latent
+    latent, windows = general(config).latent, general(config).windows
     of_a_layer = f"{cached_numbers(config)} numbers" if latent else f"2 x {config.kv_heads} heads x {config.head_width}"
+    tokens = f"tokens (in a layer with a window {min(filter(None, windows)):,} at most)" if any(windows) else "tokens"
     text = [
-        f"{args.config}: {of_a_layer} x {config.n_layer} layers x tokens x {args.batch} sequence(s) x {args.bytes} bytes; "
+        f"{args.config}: {of_a_layer} x {config.n_layer} layers x {tokens} x {args.batch} sequence(s) x {args.bytes} bytes; "
         f"the weights take {rows[0]['weight_bytes']:,} bytes ({rows[0]['weight_bytes'] / 2**30:,.1f} GiB)",
         "",
         table(["tokens", "cache, bytes", "GiB", "sequences that outweigh the weights"], shown),

@@ -12,7 +12,7 @@ import torch
 from examples.ch01.command import BadInput
 from examples.ch02.config import GPT2Config
 from examples.ch02.families import program
-from examples.ch02.model import random_model, run
+from examples.ch02.model import random_model, require, run
 from examples.ch03.tokens import decode
 from examples.ch04 import experiments as ch04
 from examples.ch04.library import library_model
@@ -371,8 +371,10 @@ def tokens_processed(prompt, new):
 def flops_of_loop(config, prompt, new):
     """(naive, cached): FLOPs of the model's matmuls for `new` tokens after a prompt, logits at the last position only.
 
-    Each pass over T positions of which `past` are cached: T columns of matmuls, T (past + T) pairs of query and key (the full
-    rectangle, as the program executes), and one row of the output projection.
+    Each pass over T positions of which `past` are cached: T columns of matmuls, T (past + T) pairs of query and key, which is the
+    full rectangle that the program executes, and one row of the output projection. Of other families it is what `flops_per_token`
+    counts: within a window only, of a mixture the experts that a token takes, of latent attention the absorbed form. There the
+    programs do more.
     """
 
     def step(past, T):
@@ -433,6 +435,7 @@ def memory(config, tokens, bytes_per_number=2):
 
 def matrices(model):
     """The weight matrices that a decode step reads whole: all but the position table; the token table as the head."""
+    require(model.config, "gpt2", "the floor of decoding")
     tied = model.config.tie_word_embeddings
     skip = {"wpe.weight"} | (set() if tied else {"wte.weight"})
     return [
