@@ -178,7 +178,7 @@ def relu(x: Tensor) -> Tensor:
 
 def silu(x: Tensor) -> Tensor:
     """x times the logistic function of x. Hendrycks and Gimpel (2016), section 2."""
-    return x * torch.sigmoid(x)
+    return x / (1 + torch.exp(-x))
 
 
 ACTIVATIONS = {f.__name__: f for f in (gelu_new, gelu, relu, silu, torch.tanh)}  # by the names that chapter 2 reads
