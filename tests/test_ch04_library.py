@@ -7,6 +7,7 @@ from dataclasses import replace
 from unittest import mock
 
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 
 from examples.ch01.command import BadInput
@@ -159,6 +160,11 @@ class Files(FolderCase):
         with self.assertRaisesRegex(BadInput, "transformers cannot make this model by itself"):
             library_model(load(path))
         self.assertBad(gpt2.main, ["tour", "--model", path], "transformers cannot make this model by itself")
+
+    def test_what_fails_only_when_the_library_runs(self):
+        folder = write_folder(self.folder / "m")
+        with mock.patch.object(transformers.GPT2LMHeadModel, "forward", side_effect=TypeError("cannot\nrun")):
+            self.assertBad(gpt2.main, ["compare", "--model", folder], "transformers cannot make this model by itself")
 
     def test_fields_say_what_our_config_does_not_know(self):
         """The library's config is made of the fields, none of which we have read."""

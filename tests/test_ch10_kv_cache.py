@@ -431,6 +431,20 @@ class Loop(unittest.TestCase):
         forward_cached(FULL[:, :2], MODEL, copies[2])
         self.assertEqual(copies[2].length, 5)
 
+    def test_a_refused_call_forgets_nothing(self):
+        cached = Cached(MODEL)
+        cached(FULL[:, :9])
+        for ids in (torch.cat([FULL[:, :4]] * 2), torch.tensor([[3, 1, 11]]), torch.cat([FULL, FULL], 1)):
+            with self.assertRaises(BadInput):
+                cached(ids)
+            self.assertEqual((cached.cache.length, cached.computed), (9, 9))
+        cached(FULL[:, :10])
+        self.assertEqual(cached.computed, 10)
+
+    def test_the_cache_of_another_model(self):
+        with self.assertRaisesRegex(BadInput, "another model"):
+            Cached(support.model(), cache=KVCache(MODEL))
+
     def test_an_interrupted_step_does_no_harm(self):
         cached = Cached(MODEL)
         right, count = gpt2.mlp, [0]

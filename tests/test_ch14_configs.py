@@ -871,8 +871,9 @@ class Reading(FolderCase):
 
     def test_names_of_sizes(self):
         spelt = published("bloom-560m", n_embed=..., num_attention_heads=..., n_layer=...)
-        for names in (dict(hidden_size=1024, n_head=16, n_layer=24), dict(n_embd=1024, n_head=16, num_hidden_layers=24)):
+        for names in (dict(hidden_size=1024, n_head=16, n_layer=24), dict(n_embed=1024, n_head=16, num_hidden_layers=24)):
             self.assertEqual(general_of(spelt | names), named("bloom-560m"))
+        self.assertRefused(spelt | dict(n_embd=1024, n_head=16, n_layer=24), "lacks hidden_size")  # GPT-2's word alone
         spelt = published("xglm-564m", d_model=..., attention_heads=..., num_layers=...)
         names = dict(hidden_size=1024, num_attention_heads=16, num_hidden_layers=24)
         self.assertEqual(general_of(spelt | names), named("xglm-564m"))

@@ -19,6 +19,7 @@ from examples.ch02.model import Model, general_form, load, run
 from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.experiments import random_ids
+from examples.ch04.library import library_model
 from examples.ch10.kv_cache import cache_bytes
 from examples.ch14 import ablations, configs, peers, serving, variants
 from examples.ch14 import experiments as ex
@@ -111,9 +112,10 @@ class Settings(unittest.TestCase):
             model = general_form(load(folder))
             self.assertEqual(model.config.windows, (None, 6, None))
             ids = random_ids(model, 20, 2)
-            with torch.no_grad():
-                found = ch04.agreement(run(model, ids), library(ids, use_cache=False).logits)
-        self.assertLessEqual(found["relative_difference"], BOUND)
+            for peer in (library, library_model(model), library_model(replace(model, path=None))):
+                with torch.no_grad():
+                    found = ch04.agreement(run(model, ids), peer(ids, use_cache=False).logits)
+                self.assertLessEqual(found["relative_difference"], BOUND)
 
     def test_gemma_3_s_ropes_in_every_spelling(self):
         sizes = peers.TINY["gemma3_text"] | {"model_type": "gemma3_text"}
@@ -154,11 +156,28 @@ class Settings(unittest.TestCase):
                 "twice and differs",
             ),
             ("deepseek_v3", dict(rope_parameters=peers.TINY["deepseek_v3"]["rope_parameters"] | {"rope_theta": 1.0}), "yarn"),
+            *(
+                ("llama", dict(rope_parameters=llama3 | {"original_max_position_embeddings": bad}), "original_max_position")
+                for bad in (16.9, 0.5, 0, True, "16")
+            ),
+            ("llama", dict(rope_parameters={"rope_type": 3, "rope_theta": 1e4}), "the rope type 3 is not known"),
+            ("gemma2", dict(sliding_window=..., sliding_window_size=6), "sliding_window_size 6"),
+            ("gemma2", dict(sliding_window_size=7), "sliding_window_size 7"),
+            ("qwen2", dict(layer_types=["full_attention"], use_sliding_window=False), "layer_types"),
+            ("qwen2", dict(layer_types=["chunked"] * 3, use_sliding_window=False), "layer_types"),
+            ("gpt_bigcode", dict(multi_query=True, attention_type="multi_head"), "attention_type"),
+            ("deepseek_v3", dict(head_dim=9), "head_dim 9"),
+            ("deepseek_v3", dict(n_shared_experts=0), "n_shared_experts is 0"),
+            ("deepseek_v3", dict(num_key_value_heads=...), "num_key_value_heads"),  # 128 in the library's class
+            *(("deepseek_v3", {name: None}, f"{name} is None") for name in ("n_group", "topk_group", "routed_scaling_factor")),
+            *(("gpt2", {name: None}, f"{name} is None") for name in ("scale_attn_weights", "tie_word_embeddings")),
+            ("llama", dict(tie_word_embeddings=None), "tie_word_embeddings is None"),
             ("llama", dict(num_hidden_layers=10**9), "num_hidden_layers"),
             ("mixtral", dict(num_local_experts=10**9), "num_local_experts"),
         ):
             with self.assertRaisesRegex(BadInput, words):
-                read_config(peers.TINY[kind] | changes | {"model_type": kind}, "c")
+                kept = {name: v for name, v in (peers.TINY[kind] | changes).items() if v is not ...}
+                read_config(kept | {"model_type": kind}, "c")
         config = read_config(peers.TINY["llama"] | {"model_type": "llama", "rope_parameters": llama3}, "c")
         self.assertEqual(config.rope.original_positions, 64)  # as the library: the positions there are
 

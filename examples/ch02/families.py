@@ -39,7 +39,11 @@ CANNOT_MATTER = re.compile(
     r"|use_cache|cache_implementation|output_.*|return_.*|torchscript|chunk_size_feed_forward|quantization_config"
     r"|pretraining_tp|ep_size|n_ctx|num_nextn_predict_layers|offset_alibi|bias_dropout_fusion|skip_bias_add(_qkv)?"
     r"|masked_softmax_fusion|(scale_)?attention_softmax_in_fp32|inference_runner|validate_runner_input|pre_allocate_kv_cache"
-    r"|(runner_)?max_(sequence|batch)_(length|size)|pad_key_length"
+    r"|(runner_)?max_(sequence|batch)_(length|size)|pad_key_length|attn_implementation|is_decoder"
+    # and what steers generation, which old files have here
+    r"|(max|min)_(length|new_tokens)|do_sample|temperature|top_[kp]|typical_p|num_(beams|beam_groups|return_sequences)|prefix"
+    r"|(diversity|repetition|length|exponential_decay_length)_penalty|.*no_repeat_ngram_size|bad_words_ids|early_stopping"
+    r"|(begin_)?suppress_tokens|remove_invalid_values"
 )
 
 
@@ -85,13 +89,10 @@ class Reader:
         return value
 
     def flag(self, name, default, null=...):
-        """True or false; null: what a null means, where that is not the default. None says that there may not be one."""
-        if null is not ... and name in self.values and self.values[name] is None:
-            if null is None:
-                raise self.bad(name, "true or false")
-            self.seen.add(name)
-            return null
+        """True or false; null: what a null means. Where that is not said, there may not be one."""
         value = self.get(name, default=default)
+        if name in self.values and self.values[name] is None:
+            value = null
         if type(value) is not bool:
             raise self.bad(name, "true or false")
         return value
@@ -108,6 +109,12 @@ class Reader:
         for name, harmless in fields.items():
             if self.get(name, default=None) not in (None, *harmless):
                 raise self.unknown(name)
+
+    def not_null(self, *names):
+        """Refuse a null where the library would not take its default for it."""
+        for name in names:
+            if name in self.values and self.values[name] is None:
+                raise self.bad(name, "a number")
 
     def passed_over(self, *names):
         """Fields that say nothing in the place where they stand, as the library has it too."""
@@ -172,9 +179,9 @@ def _check_sizes(config, where):
 LAYERS, EXPERTS = 10**4, 10**5  # more than any model has, and few enough to be listed
 
 
-def _old(r, inner=None):
-    """Sizes in GPT-2's words."""
-    d, h = r.whole("n_embd", "n_embed", "hidden_size"), r.whole("n_head", "num_attention_heads")
+def _old(r, inner=None, width=("n_embd", "hidden_size")):
+    """Sizes in GPT-2's words; width: the names of d, which differ."""
+    d, h = r.whole(*width), r.whole("n_head", "num_attention_heads")
     return dict(
         vocab_size=r.whole("vocab_size"),
         n_embd=d,
@@ -221,10 +228,10 @@ def _gpt2(r):
         n_inner=r.whole("n_inner", default=None),
         activation_function=r.one_of("activation_function", ACTIVATION_NAMES, "gelu_new"),
         layer_norm_epsilon=r.number("layer_norm_epsilon", default=1e-5),
-        scale_attn_weights=r.flag("scale_attn_weights", True, null=None),
-        scale_attn_by_inverse_layer_idx=r.flag("scale_attn_by_inverse_layer_idx", False, null=None),
-        reorder_and_upcast_attn=r.flag("reorder_and_upcast_attn", False, null=None),
-        tie_word_embeddings=r.flag("tie_word_embeddings", True, null=None),
+        scale_attn_weights=r.flag("scale_attn_weights", True),
+        scale_attn_by_inverse_layer_idx=r.flag("scale_attn_by_inverse_layer_idx", False),
+        reorder_and_upcast_attn=r.flag("reorder_and_upcast_attn", False),
+        tie_word_embeddings=r.flag("tie_word_embeddings", True),
     )
 
 
@@ -238,7 +245,8 @@ def _openai_gpt(r):
 
 def _gpt_bigcode(r):
     sizes = _old(r) | ({"kv_heads": 1} if r.flag("multi_query", True) else {})
-    r.only(num_key_value_heads=(sizes["kv_heads"],))  # as the library writes it; it reads multi_query
+    kind = "multi_query" if sizes["kv_heads"] == 1 else "multi_head"
+    r.only(num_key_value_heads=(sizes["kv_heads"],), attention_type=(kind,))  # as the library writes them; multi_query counts
     scale = None if r.flag("scale_attn_weights", True) else 1.0
     act = r.one_of("activation_function", ACTIVATION_NAMES, "gelu_pytorch_tanh")
     more = dict(positions="learned", activation=act, score_scale=scale)
@@ -246,7 +254,8 @@ def _gpt_bigcode(r):
 
 
 def _bloom(r):
-    sizes = _old(r, inner=4 * r.whole("n_embd", "n_embed", "hidden_size"))
+    width = ("hidden_size", "n_embed")
+    sizes = _old(r, 4 * r.whole(*width), width)
     more = dict(positions="alibi", activation="gelu_new", embedding_norm=True)  # its GELU is written into the code, and is tanh's
     return Config("bloom", **sizes, n_positions=r.whole("seq_length", default=2048), **more)
 
@@ -302,6 +311,8 @@ def _qwen(r, model_type, **more):
     if isinstance(types, list) and "sliding_attention" in types and not r.flag("use_sliding_window", False):
         raise BadInput(f"{r.where}: layer_types has sliding_attention, and use_sliding_window is not true; correct one of the two")
     r.passed_over("sliding_window", "max_window_layers")  # without use_sliding_window they say nothing
+    if types is not None and not r.flag("use_sliding_window", False):
+        _by_type(r, types, sizes, None)
     if r.flag("use_sliding_window", False):
         first = r.layers("max_window_layers", 28)
         types = types or ["sliding_attention" if i >= first else "full_attention" for i in range(sizes["n_layer"])]
@@ -346,6 +357,8 @@ def _gemma2(r):
     sizes = _new(r, positions=8192, tied=True, head_dim=256, kv_heads=4)
     types = r.get("layer_types", default=None)
     types = types or ["full_attention" if i % 2 else "sliding_attention" for i in range(sizes["n_layer"])]
+    window = r.whole("sliding_window", default=_default(r, 4096))
+    r.only(sliding_window_size=(window,))  # an older name, which the library does not read
     return Config(
         "gemma2",
         **sizes,
@@ -353,7 +366,7 @@ def _gemma2(r):
         **dict(
             norm_place="both",
             rope=r.rope(),
-            windows=_by_type(r, types, sizes, r.whole("sliding_window", "sliding_window_size", default=_default(r, 4096))),
+            windows=_by_type(r, types, sizes, window),
         ),
         score_scale=r.number("query_pre_attn_scalar", default=256) ** -0.5,
         score_cap=_cap(r, "attn_logit_softcapping", 50.0),
@@ -407,8 +420,10 @@ def _deepseek_v3(r):
     latent = Latent(
         q_rank, r.whole("kv_lora_rank"), r.whole("qk_nope_head_dim"), r.whole("qk_rope_head_dim"), r.whole("v_head_dim")
     )
-    r.only(qk_head_dim=(latent.plain + latent.turned,))
-    sizes = _new(r, positions=4096, head_dim=latent.turned) | {"head_width": latent.turned}  # its heads are the latent's
+    r.only(qk_head_dim=(latent.plain + latent.turned,), head_dim=(latent.turned,))
+    r.not_null("n_group", "topk_group", "routed_scaling_factor", "first_k_dense_replace")
+    sizes = _new(r, positions=4096, head_dim=latent.turned, kv_heads=128)
+    sizes["head_width"] = latent.turned  # head_dim says no more than the latent does
     if sizes["kv_heads"] != sizes["n_head"]:
         raise r.bad("num_key_value_heads", f"{sizes['n_head']}, as many as heads: latent keys are made for each")
     experts = Experts(
@@ -416,7 +431,7 @@ def _deepseek_v3(r):
         r.whole("num_experts_per_tok"),
         r.whole("moe_intermediate_size"),
         routing="sigmoid",
-        shared=0 if r.values.get("n_shared_experts") == 0 else r.whole("n_shared_experts", default=1),
+        shared=r.whole("n_shared_experts", default=1),
         first_dense=min(r.layers("first_k_dense_replace", 3), sizes["n_layer"]),
         groups=r.whole("n_group", default=8),
         best_groups=r.whole("topk_group", default=4),
@@ -502,8 +517,9 @@ _ROPE_FIELDS = {"default": {}, "linear": {"factor": "factor"}, "llama3": _LLAMA3
 
 def _rope(block, where, kinds):
     """One Rope of a table in either spelling, `rope_type` or the older `type`."""
-    kind = block.get("rope_type", block.get("type")) or "default"
-    if kind not in kinds:
+    spelt = [block[name] for name in ("rope_type", "type") if block.get(name) is not None]
+    kind = spelt[0] if spelt else "default"
+    if not isinstance(kind, str) or kind not in kinds:
         raise BadInput(f"{where}: the rope type {kind!r} is not known here; known are {', '.join(kinds)}")
     names = {"theta": "rope_theta"} | _ROPE_FIELDS[kind]
     unknown = sorted(set(block) - {"rope_type", "type", "original_max_position_embeddings"} - set(names.values()))
@@ -514,6 +530,8 @@ def _rope(block, where, kinds):
         may_be_0 = name in ("mscale", "mscale_all") and value == 0
         if type(value) not in (int, float) or not (may_be_0 or 0 < value < 1e300):  # JSON has integers that no float holds
             raise BadInput(f"{where}: the rope's {names[name]} is {repr(value)[:40]}, not a number above 0; correct config.json")
+        if name == "original_positions" and (type(value) is not int or value < 1):
+            raise BadInput(f"{where}: the rope's {names[name]} is {repr(value)[:40]}, not a whole number; correct config.json")
     if kind == "llama3" and numbers["low"] >= numbers["high"]:
         raise BadInput(f"{where}: the rope's low_freq_factor is not below its high_freq_factor; correct config.json")
     if kind == "yarn" and numbers["theta"] <= 1:

@@ -6,9 +6,11 @@ compute.
 """
 
 import contextlib
-import copy
 import io
+import json
 import math
+import tempfile
+from pathlib import Path
 
 import torch
 
@@ -26,6 +28,7 @@ ROUNDED_IN_FLOAT64 = {  # what the library computes in float32 even in float64
 }
 
 
+@torch.no_grad()
 def library_model(model: Model, dtype: torch.dtype = torch.float32, device="cpu"):
     """transformers' own model for `model`, in evaluation mode, eager in attention and experts, with no start or end token.
 
@@ -43,9 +46,11 @@ def library_model(model: Model, dtype: torch.dtype = torch.float32, device="cpu"
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # its progress bar for GGUF asks nobody
             library, about = _load(model, settings)
+            if not about["missing_keys"]:
+                library.eval()(torch.zeros(1, 1, dtype=torch.int64), use_cache=False)  # some configs fail only here
     except BadInput:
         raise
-    except (RuntimeError, ValueError, TypeError, KeyError, StrictDataclassError) as error:
+    except (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, StrictDataclassError) as error:
         reason = " ".join(str(error).split())[:200] or repr(error)
         raise BadInput(f"transformers cannot make this model by itself ({reason}), so there is nothing to compare with") from None
     if about["missing_keys"]:
@@ -75,8 +80,10 @@ def library_config(fields: dict | None):
 
     if fields is None:
         raise BadInput("this model has neither files nor the fields of a config.json, so transformers cannot make it")
-    kept = {name: copy.deepcopy(value) for name, value in fields.items() if not CANNOT_MATTER.fullmatch(name)}
-    config = transformers.CONFIG_MAPPING[fields["model_type"]].from_dict(kept)
+    kept = {name: value for name, value in fields.items() if not CANNOT_MATTER.fullmatch(name)}
+    with tempfile.TemporaryDirectory() as folder:  # read by the library as a file, with whatever it makes of a model_type
+        (Path(folder) / "config.json").write_text(json.dumps(kept | {"model_type": fields["model_type"]}))
+        config = transformers.AutoConfig.from_pretrained(folder)
     config.bos_token_id = config.eos_token_id = config.pad_token_id = None
     return config
 

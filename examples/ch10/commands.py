@@ -1,6 +1,7 @@
 """The commands of `kv_cache.py`: their options, and how each prints what `experiments` measures."""
 
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -83,6 +84,11 @@ def _about(args, **more):
     return {"model": args.model, "seed": args.seed, "threads": args.threads} | more
 
 
+def _share(x):
+    """A share of the largest logit in per cent; where the logits are no numbers, these words."""
+    return "no numbers" if x is None or math.isnan(x) else f"{x:.1%}"
+
+
 def tour(args):
     model = load(args.model, seed=args.seed)
     ids = _text(model, args, PROMPT)
@@ -98,7 +104,8 @@ def tour(args):
     size = cache_bytes(config, full)
     window = min(filter(None, config.windows), default=None)
     what = "short vectors a layer" if config.latent else "pairs a layer and head"
-    but = f" A layer with a window keeps the last {window} of them." if window and window < cached.cache.length else ""
+    but = f" A layer with a window keeps only the last {window} of these." if window and window < cached.cache.length else ""
+    while_filling = ", while no window is full" if window else ""
     value = _about(
         args,
         prompt=ids[0].tolist(),
@@ -118,7 +125,7 @@ def tour(args):
         f"with it, {counts['naive']:,} without, {counts['naive'] / cached.computed:.1f} times as many.",
         f"The cache after {len(ours)} new tokens holds {cached.cache.length} {what}, those of the prompt and of "
         f"{len(ours) - 1} new ones: the last token was chosen and not yet fed.{but}",
-        f"It takes {cache_bytes(config, 1):,} bytes a token, {size:,} for all {full:,} positions.",
+        f"It takes {cache_bytes(config, 1):,} bytes a token{while_filling}, {size:,} for all {full:,} positions.",
         f"The prompt fed in five ways, beside the oracle: at most {worst:.0e} of the largest logit apart.",
         "",
         "Next: the same script with splits, invariants, failures, cost or memory; --help says what each takes.",
@@ -178,8 +185,8 @@ def failures(args):
         [
             r["failure"],
             "none" if r["first"] is None else r["first"],
-            "" if r["first"] is None else f"{r['at_first']:.1%}",
-            f"{r['largest']:.1%}",
+            "" if r["first"] is None else _share(r["at_first"]),
+            _share(r["largest"]),
             f"{r['moved']} of {r['positions']}",
             r["raised"] or "nothing",
         ]

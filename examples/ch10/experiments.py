@@ -295,7 +295,7 @@ def failure(model, name, ids, prompt, capacity, tolerance=1e-3):
         "at_first": None if first is None else off[first],
         "at_last": off[max(off)] if off else None,
         "largest": ch04.worst(off.values()),
-        "moved": sum(int(row.argmax() != whole[t].argmax()) for t, row in found.items()),
+        "moved": sum(not row.isfinite().all() or bool(row.argmax() != whole[t].argmax()) for t, row in found.items()),
         "positions": len(found),
         "raised": raised,
         "by_position": [off.get(t) for t in range(ids.shape[1])],

@@ -73,6 +73,11 @@ class KVCache:
                 "make it larger or truncate it"
             )
 
+    def check_batch(self, batch: int) -> None:
+        """Raises BadInput for another number of sequences than the cache's."""
+        if batch != self.batch:
+            raise BadInput(f"{batch} sequences of ids for a cache of {self.batch}; make a cache for as many")
+
     def extend(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Keep the new k and v [B, g, T, dh] of one layer behind the old; all keys and values [B, g, S, dh] that there are.
 
@@ -216,9 +221,8 @@ def mask_after(past: int, new: int, device="cpu") -> Tensor | None:
 def check(ids: Tensor, config: GPT2Config | Config, cache: KVCache) -> None:
     """Raise BadInput unless the new `ids` [B, T] are the model's, of as many sequences as the cache, and within n_positions."""
     check_ids(ids, config)
-    past, (batch, new) = cache.length, ids.shape
-    if batch != cache.batch:
-        raise BadInput(f"{batch} sequences of ids for a cache of {cache.batch}; make a cache for as many")
+    cache.check_batch(ids.shape[0])
+    past, new = cache.length, ids.shape[1]
     if past + new > config.n_positions:
         raise BadInput(
             f"{past} cached and {new} new tokens are {past + new}, more than n_positions {config.n_positions}; give fewer"
@@ -236,16 +240,20 @@ class Cached:
 
     def __init__(self, model: Model, batch: int = 1, capacity: int | None = None, cache: KVCache | None = None):
         """cache: one of the same model to start with, say a copy of a shared prefix's, instead of an empty one."""
+        if cache is not None and cache.model.weights is not model.weights:
+            raise BadInput("the cache is of another model; make one for this model")
         self.model = model
         self.cache = KVCache(model, batch, capacity) if cache is None else cache
         self.computed = 0  # positions so far
 
     def __call__(self, ids: Tensor) -> Tensor:
+        check_ids(ids, self.model.config)  # before anything is forgotten
+        self.cache.check_batch(ids.shape[0])
         held = min(self.cache.shared_prefix(ids), ids.shape[1] - 1)  # one position at least is computed, for its logits
         held = held if self.cache.can_truncate(held) else 0
         self.cache.truncate(held)
-        self.computed += ids.shape[1] - held
         x = stream_cached(ids[:, held:], self.model, self.cache)  # [B, T, d]
+        self.computed += ids.shape[1] - held
         return program(self.model).unembed(x[:, -1:], self.model.weights, self.model.config)
 
 
