@@ -249,7 +249,7 @@ def ranking(rows=None):
 def alibi_rounding(tokens=2048, seed=0):
     """BLOOM's tiny model far out: how far both programs in float32, and transformers' in float64, are from ours in float64.
 
-    The library adds a slope times the key's position, we take a slope times the distance: the same shares, other numbers to round.
+    The library adds a slope times the key's position, we take a slope times the distance: the same A, other numbers to round.
     """
     library, model = case_models("bloom", {}, seed)
     model = replace(model, config=replace(model.config, n_positions=tokens))
