@@ -23,7 +23,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 from tqdm import tqdm
 
-from examples.ch01.command import BadInput, Parser, command, dump_json, number_list, table, whole_number
+from examples.lab.script import BadInput, Parser, command, dump_json, number_list, table, whole_number
 from examples.ch02.model import load, run, save
 from examples.ch04 import experiments as ex
 from examples.ch04.library import library_model

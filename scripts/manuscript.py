@@ -41,7 +41,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 
 from tabulate import tabulate
 
-from examples.ch01.command import BadInput, Parser, command, read_json, write_whole
+from examples.lab.script import BadInput, Parser, command, read_json, write_whole
 from scripts import figures
 from scripts.evidence import ROOT, read_results, results_path
 from scripts.registry import CLAIMS, EXPERIMENTS

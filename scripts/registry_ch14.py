@@ -10,7 +10,7 @@ from examples.ch04 import experiments as ch04
 from examples.ch14 import ablations, serving
 from examples.ch14 import experiments as ex
 from examples.ch14.counts import cached_numbers, flops_per_token, kv_bytes_per_token, parameter_count
-from scripts.experiment import Claim, Experiment, rounded, sig, tolerance
+from examples.lab.experiment import Claim, Experiment, rounded, sig, tolerance
 
 REAL = "smollm2"
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)

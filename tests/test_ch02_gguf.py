@@ -11,7 +11,7 @@ import gguf
 import numpy as np
 import torch
 
-from examples.ch01.command import BadInput
+from examples.lab.script import BadInput
 from examples.ch02 import gguf_file
 from examples.ch02 import model as ch02
 from examples.ch02.layout import tensor_shapes

@@ -11,7 +11,7 @@ from tests.support import FolderCase, config, start, weights, write_folder
 
 REPO = "somebody/tiny-gpt2"
 FETCH = (
-    "import sys; from examples.ch01.command import command; from examples.ch02 import hub\n"
+    "import sys; from examples.lab.script import command; from examples.ch02 import hub\n"
     "sys.exit(command(lambda argv: print(hub.fetch(sys.argv[1])))())"
 )
 

@@ -12,7 +12,7 @@ from unittest import mock
 import torch
 from safetensors.torch import load_file, save, save_file
 
-from examples.ch01.command import BadInput
+from examples.lab.script import BadInput
 from examples.ch02 import config as ch02_config
 from examples.ch02 import families
 from examples.ch02 import model as ch02

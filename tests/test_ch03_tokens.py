@@ -7,7 +7,7 @@ from unittest import mock
 
 import torch
 
-from examples.ch01.command import BadInput
+from examples.lab.script import BadInput
 from examples.ch02 import model as ch02
 from examples.ch03.tokens import decode, embedding_share, encode, main
 from tests.support import FolderCase, call, write_folder

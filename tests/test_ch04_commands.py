@@ -8,7 +8,7 @@ from unittest import mock
 
 import torch
 
-from examples.ch01.command import BadInput
+from examples.lab.script import BadInput
 from examples.ch02 import model as ch02
 from examples.ch03.tokens import encode
 from examples.ch04 import commands, plots

@@ -10,7 +10,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from examples.ch01.command import BadInput
+from examples.lab.script import BadInput
 from examples.ch02 import families, gguf_file
 from examples.ch02.config import Config
 from examples.ch02.model import Model, load, random_model, run

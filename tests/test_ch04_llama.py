@@ -10,7 +10,7 @@ from unittest import mock
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from examples.ch01.command import BadInput
+from examples.lab.script import BadInput
 from examples.ch02 import model as ch02
 from examples.ch02.families import program
 from examples.ch02.layout import tensor_shapes

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from examples.ch01.command import BadInput
+from examples.lab.script import BadInput
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04 import tiny_transformer as tiny
 from tests.support import FolderCase, call, config, weights

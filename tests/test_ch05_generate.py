@@ -15,7 +15,7 @@ from unittest import mock
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from examples.ch01.command import BadInput
+from examples.lab.script import BadInput
 from examples.ch02.model import Model, load
 from examples.ch03.tokens import decode, encode
 from examples.ch04 import experiments as ch04

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from examples.ch01.command import BadInput
+from examples.lab.script import BadInput
 from examples.ch02.config import Config
 from examples.ch02.model import Model, load, load_config, run
 from examples.ch04 import experiments as ch04

@@ -10,7 +10,7 @@ from unittest import mock
 
 import torch
 
-from examples.ch01.command import BadInput, parse_json
+from examples.lab.script import BadInput, parse_json
 from examples.ch02.config import Latent, general
 from examples.ch02.model import Model, general_form, load, run
 from examples.ch03.tokens import decode

@@ -14,7 +14,7 @@ from unittest import mock
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from examples.ch01.command import BadInput, parse_json
+from examples.lab.script import BadInput, parse_json
 from examples.ch02 import layout
 from examples.ch02 import model as ch02
 from examples.ch02.config import Config, Experts, general

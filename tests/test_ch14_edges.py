@@ -11,7 +11,7 @@ from unittest import mock
 import torch
 from safetensors.torch import load_file, save_file
 
-from examples.ch01.command import BadInput
+from examples.lab.script import BadInput
 from examples.ch02.config import Config, Rope, general
 from examples.ch02.families import READERS, ROPE_KINDS, read_config, rope_from
 from examples.ch02.layout import is_buffer

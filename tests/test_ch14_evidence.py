@@ -6,7 +6,7 @@ from unittest import mock
 
 import torch
 
-from examples.ch01.command import BadInput
+from examples.lab.script import BadInput
 from examples.ch02.model import smollm2_file
 from examples.ch14 import counts, serving, variants
 from examples.ch14 import experiments as ex

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from examples.ch01.command import BadInput
+from examples.lab.script import BadInput
 from examples.ch02 import model as ch02
 from examples.ch02.config import Rope
 from examples.ch02.families import read_config

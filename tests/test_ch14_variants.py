@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from examples.ch01.command import BadInput
+from examples.lab.script import BadInput
 from examples.ch02 import families, layout
 from examples.ch02.config import general
 from examples.ch02.families import read_config

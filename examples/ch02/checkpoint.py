@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from examples.ch01.command import BadInput, parse_json, read_json
+from examples.lab.script import BadInput, parse_json, read_json
 
 BYTES = {
     **{"F64": 8, "F32": 4, "F16": 2, "BF16": 2},

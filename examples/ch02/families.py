@@ -10,7 +10,7 @@ import math
 import re
 from types import ModuleType
 
-from examples.ch01.command import BadInput
+from examples.lab.script import BadInput
 from examples.ch02.config import ACTIVATION_NAMES, BIASED, Config, Experts, GPT2Config, Latent, Rope, general
 
 VARIANTS = "examples.ch14.variants"  # the configurable forward pass, which runs the general form of any family

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from examples.ch01.command import BadInput
+from examples.lab.script import BadInput
 from examples.ch02.config import Config
 from examples.ch02.families import read_config
 from examples.ch02.layout import weight_shapes

@@ -5,7 +5,7 @@ import os
 import re
 from pathlib import Path
 
-from examples.ch01.command import BadInput
+from examples.lab.script import BadInput
 
 FILES = [
     *("config.json", "generation_config.json"),

@@ -24,7 +24,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 
 import torch
 
-from examples.ch01.command import BadInput, Parser, command, dump_json, read_json, table, write_whole
+from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, write_whole
 from examples.ch02 import checkpoint, hub
 from examples.ch02.config import Config, GPT2Config, general
 from examples.ch02.families import VARIANTS, program, read_config

@@ -17,7 +17,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 
 import torch
 
-from examples.ch01.command import BadInput, Parser, command, dump_json, table
+from examples.lab.script import BadInput, Parser, command, dump_json, table
 from examples.ch02.config import Config, GPT2Config
 from examples.ch02.layout import embedding_name, is_buffer, tensor_shapes
 from examples.ch02.model import Model, load, load_config

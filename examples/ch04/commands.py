@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from examples.ch01.command import BadInput, Parser, number_list, show, table, whole_number
+from examples.lab.script import BadInput, Parser, number_list, show, table, whole_number
 from examples.ch02.layout import tensor_shapes
 from examples.ch02.model import load, load_config, require
 from examples.ch03.tokens import decode, encode

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from examples.ch01.command import BadInput
+from examples.lab.script import BadInput
 from examples.ch02.families import program
 from examples.ch02.model import require, run
 from examples.ch03.tokens import decode, encode

@@ -21,7 +21,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 from torch import Tensor
 
-from examples.ch01.command import BadInput, command
+from examples.lab.script import BadInput, command
 from examples.ch02.config import GPT2Config
 
 # -------------------------------------------------------------------------------------------------------- the forward pass

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from examples.ch01.command import BadInput
+from examples.lab.script import BadInput
 from examples.ch02 import checkpoint
 from examples.ch02.families import CANNOT_MATTER
 from examples.ch02.model import Model

@@ -4,7 +4,7 @@ import io
 import os
 from pathlib import Path
 
-from examples.ch01.command import BadInput, write_whole
+from examples.lab.script import BadInput, write_whole
 
 FORMATS = ("svg", "png", "pdf")
 

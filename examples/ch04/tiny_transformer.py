@@ -17,7 +17,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 
 import torch
 
-from examples.ch01.command import BadInput, Parser, command, dump_json, table, whole_number
+from examples.lab.script import BadInput, Parser, command, dump_json, table, whole_number
 from examples.ch02.model import random_tensor
 from examples.ch04.gpt2_from_scratch import causal_mask, check_ids, gelu, layer_norm, no_trace
 

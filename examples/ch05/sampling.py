@@ -18,7 +18,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 from torch import Tensor
 
-from examples.ch01.command import BadInput, Parser, command, dump_json, table
+from examples.lab.script import BadInput, Parser, command, dump_json, table
 
 CANDIDATES = ("mat", "rug", "floor", "sofa", "roof")  # for "the cat sat on the ...", with made-up scores
 LOGITS = (4.0, 2.9, 1.4, 0.5, 0.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from examples.ch01.command import BadInput, Parser, number_list, show, table, whole_number
+from examples.lab.script import BadInput, Parser, number_list, show, table, whole_number
 from examples.ch02.config import general
 from examples.ch02.families import read_config
 from examples.ch02.model import PUBLISHED, load, load_config

@@ -9,7 +9,7 @@ import time
 
 import torch
 
-from examples.ch01.command import BadInput
+from examples.lab.script import BadInput
 from examples.ch02.config import GPT2Config
 from examples.ch02.families import program
 from examples.ch02.model import random_model, require, run

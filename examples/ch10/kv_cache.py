@@ -16,7 +16,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 from torch import Tensor
 
-from examples.ch01.command import BadInput, command
+from examples.lab.script import BadInput, command
 from examples.ch02.config import Config, GPT2Config, general
 from examples.ch02.families import program
 from examples.ch02.model import Model

@@ -21,7 +21,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 from tqdm import tqdm
 
-from examples.ch01.command import BadInput, Parser, command, dump_json, table, whole_number
+from examples.lab.script import BadInput, Parser, command, dump_json, table, whole_number
 from examples.ch02.config import general
 from examples.ch02.model import general_form, load, run
 from examples.ch03.tokens import decode, encode

@@ -4,7 +4,7 @@ import json
 
 import torch
 
-from examples.ch01.command import Parser, show, table, whole_number
+from examples.lab.script import Parser, show, table, whole_number
 from examples.ch02.model import load, require
 from examples.ch03.tokens import decode
 from examples.ch04 import experiments as ch04

@@ -18,7 +18,7 @@ import math
 
 import torch
 
-from examples.ch01.command import BadInput, Parser, command, number_list, show, table, whole_number
+from examples.lab.script import BadInput, Parser, command, number_list, show, table, whole_number
 from examples.ch02.layout import is_buffer, weight_shapes
 from examples.ch02.model import load, require
 from examples.ch04.experiments import check_finite

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from examples.ch01.command import BadInput, read_json
+from examples.lab.script import BadInput, read_json
 from examples.ch02.config import Config, general
 from examples.ch02.families import read_config
 from examples.ch02.model import load_config

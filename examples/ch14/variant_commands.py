@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from examples.ch01.command import BadInput, Parser, show, table, whole_number
+from examples.lab.script import BadInput, Parser, show, table, whole_number
 from examples.ch02.config import general
 from examples.ch02.model import load
 from examples.ch03.tokens import encode

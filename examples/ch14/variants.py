@@ -20,7 +20,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 from torch import Tensor
 
-from examples.ch01.command import BadInput, command
+from examples.lab.script import BadInput, command
 from examples.ch02.config import NORMS, Config
 from examples.ch04.gpt2_from_scratch import ACTIVATIONS, causal_mask, check_ids, no_trace
 from examples.ch14 import llama_from_scratch as llama

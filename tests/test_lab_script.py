@@ -12,7 +12,7 @@ import unittest
 import numpy as np
 import torch
 
-from examples.ch01.command import (
+from examples.lab.script import (
     BadInput,
     Parser,
     command,
@@ -83,7 +83,7 @@ class Command(FolderCase):
 
     def test_a_reader_that_stops_reading(self):
         code = (
-            "import sys; from examples.ch01.command import command\n"
+            "import sys; from examples.lab.script import command\n"
             "@command\ndef main(argv):\n    for i in range(10**6): print(i)\n"
             "sys.exit(main())"
         )
@@ -145,7 +145,7 @@ class Files(FolderCase):
         """A process that writes two large texts in turn is killed at some moment: the file holds one or the other."""
         path = self.folder / "a.txt"
         code = (
-            "import sys; from examples.ch01.command import write_whole\n"
+            "import sys; from examples.lab.script import write_whole\n"
             "while True:\n    for c in 'ab': write_whole(sys.argv[1], c * 3_000_000)"
         )
         process = subprocess.Popen([sys.executable, "-c", code, str(path)], cwd=ROOT)
