@@ -23,11 +23,11 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 from tqdm import tqdm
 
-from examples.lab.script import BadInput, Parser, command, dump_json, number_list, table, whole_number
 from examples.ch02.model import load, run, save
 from examples.ch04 import experiments as ex
 from examples.ch04.library import library_model
 from examples.ch10.experiments import decode_rates
+from examples.lab.script import BadInput, Parser, command, dump_json, number_list, table, whole_number
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -15,10 +15,10 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 
 import torch
 
-from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, whole_number
 from examples.ch02.model import load
 from examples.ch04 import experiments as ex
 from examples.ch04.library import library_model
+from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, whole_number
 from scripts.evidence import ROOT, plain
 from scripts.manuscript import look_up
 from scripts.registry import measure_by_id

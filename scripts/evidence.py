@@ -27,9 +27,9 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 from tqdm import tqdm
 
-from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, write_whole
 from examples.ch02.hub import sha256
 from examples.ch02.model import load, smollm2_file
+from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, write_whole
 from scripts.registry import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -24,8 +24,8 @@ from examples.ch05 import sampling
 from examples.ch05.generate import generate
 from examples.ch10 import experiments as ch10
 from examples.ch10.kv_cache import Cached, KVCache, cache_bytes
-from scripts import registry_ch14
 from examples.lab.experiment import Claim, Experiment, rounded, sig, tolerance
+from scripts import registry_ch14
 
 SHAPE = "random:gpt2"
 GPT2 = load_config("gpt2")

@@ -30,10 +30,10 @@ from tqdm import tqdm
 if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from examples.lab.script import BadInput, Parser, command, dump_json, table, whole_number
 from examples.ch02 import model as ch02
 from examples.ch02.config import GPT2Config
 from examples.ch02.layout import tensor_shapes
+from examples.lab.script import BadInput, Parser, command, dump_json, table, whole_number
 from scripts import ngrams
 
 ROOT = Path(__file__).resolve().parents[1]

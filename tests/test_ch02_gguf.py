@@ -11,7 +11,6 @@ import gguf
 import numpy as np
 import torch
 
-from examples.lab.script import BadInput
 from examples.ch02 import gguf_file
 from examples.ch02 import model as ch02
 from examples.ch02.layout import tensor_shapes
@@ -21,6 +20,7 @@ from examples.ch04 import experiments as ch04
 from examples.ch05.generate import end_tokens, generate
 from examples.ch10.kv_cache import Cached
 from examples.ch14 import llama_from_scratch as llama
+from examples.lab.script import BadInput
 from tests.support import FolderCase, det
 from tests.test_ch14_llama import IDS, config
 

@@ -12,7 +12,6 @@ from unittest import mock
 import torch
 from safetensors.torch import load_file, save, save_file
 
-from examples.lab.script import BadInput
 from examples.ch02 import config as ch02_config
 from examples.ch02 import families
 from examples.ch02 import model as ch02
@@ -20,6 +19,7 @@ from examples.ch02.checkpoint import bare_name, read_header
 from examples.ch02.families import CANNOT_MATTER, READERS, Reader, read_config
 from examples.ch04.gpt2_from_scratch import ACTIVATIONS, forward, parameter_count
 from examples.ch14.peers import TINY
+from examples.lab.script import BadInput
 from tests import support
 from tests.support import BASELINE, BASELINE_ARGMAX, IDS, FolderCase, G, call, config, library_gpt2, start, weights, write_folder
 

@@ -7,9 +7,9 @@ from unittest import mock
 
 import torch
 
-from examples.lab.script import BadInput
 from examples.ch02 import model as ch02
 from examples.ch03.tokens import decode, embedding_share, encode, main
+from examples.lab.script import BadInput
 from tests.support import FolderCase, call, write_folder
 
 TEXTS = (

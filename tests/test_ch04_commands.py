@@ -8,13 +8,14 @@ from unittest import mock
 
 import torch
 
-from examples.lab.script import BadInput
 from examples.ch02 import model as ch02
 from examples.ch03.tokens import encode
 from examples.ch04 import commands, plots
 from examples.ch04 import experiments as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.library import library_model
+from examples.lab.figure import check_target
+from examples.lab.script import BadInput
 from tests.support import IDS, FolderCase, G, call, config, model, weights, write_folder
 
 MODEL = model()
@@ -376,7 +377,7 @@ class Plots(FolderCase):
             (Path("/proc/none/x.svg"), "not a"),
         ):
             with self.assertRaisesRegex(BadInput, word):
-                plots.check_target(path)
+                check_target(path)
 
 
 if __name__ == "__main__":

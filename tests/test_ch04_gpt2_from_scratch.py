@@ -11,13 +11,13 @@ from unittest import mock
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from examples.lab.script import BadInput
 from examples.ch02 import model as ch02
 from examples.ch02.layout import tensor_shapes
 from examples.ch03.tokens import encode
 from examples.ch04 import experiments as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.library import library_model, library_trace
+from examples.lab.script import BadInput
 from tests.faults import FAULTS, head_order, shifted_mask
 from tests.support import (
     BASELINE,

@@ -10,7 +10,6 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from examples.lab.script import BadInput
 from examples.ch02 import families, gguf_file
 from examples.ch02.config import Config
 from examples.ch02.model import Model, load, random_model, run
@@ -19,6 +18,7 @@ from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.library import library_config, library_model
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14 import peers
+from examples.lab.script import BadInput
 from tests.support import FolderCase, G, call, weights, write_folder
 from tests.test_ch02_gguf import write as write_gguf
 from tests.test_ch14_llama import MODEL as LLAMA

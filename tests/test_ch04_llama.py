@@ -10,7 +10,6 @@ from unittest import mock
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from examples.lab.script import BadInput
 from examples.ch02 import model as ch02
 from examples.ch02.families import program
 from examples.ch02.layout import tensor_shapes
@@ -19,6 +18,7 @@ from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch10.kv_cache import KVCache, forward_cached
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14 import variants
+from examples.lab.script import BadInput
 from tests.support import FolderCase, call, write_folder
 from tests.support import model as gpt2_model
 from tests.test_ch02_gguf import installed

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import torch
 
-from examples.lab.script import BadInput
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04 import tiny_transformer as tiny
+from examples.lab.script import BadInput
 from tests.support import FolderCase, call, config, weights
 
 CONFIG = tiny.TinyConfig()

@@ -15,7 +15,6 @@ from unittest import mock
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from examples.lab.script import BadInput
 from examples.ch02.model import Model, load
 from examples.ch03.tokens import decode, encode
 from examples.ch04 import experiments as ch04
@@ -23,6 +22,7 @@ from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch05 import experiments as ex
 from examples.ch05 import generate as module
 from examples.ch05.generate import Stream, end_tokens, generate
+from examples.lab.script import BadInput
 from tests.faults import head_order, shifted_mask
 from tests.support import ROOT, FolderCase, call, config, library_gpt2, weights, write_folder
 

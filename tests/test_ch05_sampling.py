@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from examples.lab.script import BadInput
 from examples.ch05 import experiments as ex
 from examples.ch05 import sampling
 from examples.ch05.sampling import candidates, choose, draw, keep_top_k, keep_top_p, only, probabilities
+from examples.lab.script import BadInput
 from tests.support import FolderCase, call
 
 INF = math.inf

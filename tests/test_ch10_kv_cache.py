@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from examples.lab.script import BadInput
 from examples.ch02.config import Config
 from examples.ch02.model import Model, load, load_config, run
 from examples.ch04 import experiments as ch04
@@ -26,6 +25,7 @@ from examples.ch10 import kv_cache
 from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, forward_cached
 from examples.ch14 import experiments as ch14
 from examples.ch14 import peers, variants
+from examples.lab.script import BadInput
 from tests import support, test_ch14_llama
 from tests.faults import FAULTS
 from tests.support import IDS, FolderCase, call, config, library_gpt2, weights, write_folder

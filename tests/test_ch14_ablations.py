@@ -10,7 +10,6 @@ from unittest import mock
 
 import torch
 
-from examples.lab.script import BadInput, parse_json
 from examples.ch02.config import Latent, general
 from examples.ch02.model import Model, general_form, load, run
 from examples.ch03.tokens import decode
@@ -18,6 +17,7 @@ from examples.ch04.gpt2_from_scratch import causal_mask
 from examples.ch05.generate import generate
 from examples.ch14 import ablation_plots, ablations, variants
 from examples.ch14 import llama_from_scratch as llama
+from examples.lab.script import BadInput, parse_json
 from scripts import train_embedded_model as training
 from tests.support import FolderCase, call, weights, write_folder
 from tests.support import config as gpt2_config

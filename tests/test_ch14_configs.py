@@ -14,7 +14,6 @@ from unittest import mock
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from examples.lab.script import BadInput, parse_json
 from examples.ch02 import layout
 from examples.ch02 import model as ch02
 from examples.ch02.config import Config, Experts, general
@@ -28,6 +27,7 @@ from examples.ch10 import kv_cache
 from examples.ch10.kv_cache import KVCache, cache_bytes, stream_cached
 from examples.ch14 import choices, configs, counts, experiments, peers, serving, variants
 from examples.ch14 import llama_from_scratch as llama
+from examples.lab.script import BadInput, parse_json
 from tests import support
 from tests.support import FolderCase, G, call, write_folder
 from tests.test_ch14_llama import MODEL, L

@@ -11,7 +11,6 @@ from unittest import mock
 import torch
 from safetensors.torch import load_file, save_file
 
-from examples.lab.script import BadInput
 from examples.ch02.config import Config, Rope, general
 from examples.ch02.families import READERS, ROPE_KINDS, read_config, rope_from
 from examples.ch02.layout import is_buffer
@@ -25,6 +24,7 @@ from examples.ch14 import ablations, configs, peers, serving, variants
 from examples.ch14 import experiments as ex
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14.choices import explain, options_of
+from examples.lab.script import BadInput
 from tests.support import FolderCase, call
 
 BOUND = 1e-5  # of the largest logit

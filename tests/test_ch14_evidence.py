@@ -6,11 +6,11 @@ from unittest import mock
 
 import torch
 
-from examples.lab.script import BadInput
 from examples.ch02.model import smollm2_file
 from examples.ch14 import counts, serving, variants
 from examples.ch14 import experiments as ex
 from examples.ch14 import llama_from_scratch as llama
+from examples.lab.script import BadInput
 from scripts.registry import EXPERIMENTS
 from tests import records
 

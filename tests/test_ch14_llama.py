@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from examples.lab.script import BadInput
 from examples.ch02 import model as ch02
 from examples.ch02.config import Rope
 from examples.ch02.families import read_config
@@ -26,6 +25,7 @@ from examples.ch05.generate import generate
 from examples.ch10 import kv_cache
 from examples.ch10.kv_cache import Cached, KVCache, forward_cached
 from examples.ch14 import llama_from_scratch as llama
+from examples.lab.script import BadInput
 from tests.support import FolderCase, call, det
 
 L = {

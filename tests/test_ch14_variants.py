@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from examples.lab.script import BadInput
 from examples.ch02 import families, layout
 from examples.ch02.config import general
 from examples.ch02.families import read_config
@@ -29,6 +28,7 @@ from examples.ch14 import experiments as ex
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14 import peers, serving, variants
 from examples.ch14.choices import explain, options_of
+from examples.lab.script import BadInput
 from tests.support import FolderCase, call, det, start
 from tests.support import model as tiny_gpt2
 from tests.test_ch14_llama import IDS, MODEL, L

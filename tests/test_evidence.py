@@ -10,9 +10,9 @@ from unittest import mock
 import numpy as np
 import torch
 
+from examples.lab.experiment import Experiment, above, rounded, sig
 from examples.lab.script import BadInput
 from scripts import evidence
-from examples.lab.experiment import Experiment, above, rounded, sig
 from scripts.registry import CLAIMS, EXPERIMENTS
 from tests.support import ROOT, FolderCase, call
 

@@ -6,9 +6,9 @@ import shutil
 import unittest
 from unittest import mock
 
+from examples.lab.experiment import Claim
 from scripts import compare_published
 from scripts import manuscript as ms
-from examples.lab.experiment import Claim
 from scripts.registry import CLAIMS, EXPERIMENTS
 from tests.support import ROOT, FolderCase, call
 

@@ -10,8 +10,8 @@ import math
 import re
 from types import ModuleType
 
-from examples.lab.script import BadInput
 from examples.ch02.config import ACTIVATION_NAMES, BIASED, Config, Experts, GPT2Config, Latent, Rope, general
+from examples.lab.script import BadInput
 
 VARIANTS = "examples.ch14.variants"  # the configurable forward pass, which runs the general form of any family
 PROGRAMS = {  # by model_type, the module that holds its forward pass and its formulas

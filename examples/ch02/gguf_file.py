@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from examples.lab.script import BadInput
 from examples.ch02.config import Config
 from examples.ch02.families import read_config
 from examples.ch02.layout import weight_shapes
+from examples.lab.script import BadInput
 
 NAMES = {  # GGUF's names within a layer, blk.N.NAME
     "attn_norm": "input_layernorm",

@@ -24,11 +24,11 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 
 import torch
 
-from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, write_whole
 from examples.ch02 import checkpoint, hub
 from examples.ch02.config import Config, GPT2Config, general
 from examples.ch02.families import VARIANTS, program, read_config
 from examples.ch02.layout import embedding_name, general_weights, is_buffer, tensor_shapes
+from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, write_whole
 
 EMBEDDED = Path(__file__).resolve().parent / "embedded"
 TORCH_DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}

@@ -17,10 +17,10 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 
 import torch
 
-from examples.lab.script import BadInput, Parser, command, dump_json, table
 from examples.ch02.config import Config, GPT2Config
 from examples.ch02.layout import embedding_name, is_buffer, tensor_shapes
 from examples.ch02.model import Model, load, load_config
+from examples.lab.script import BadInput, Parser, command, dump_json, table
 
 TEXT = "Good night, good night! parting is such sweet sorrow"
 

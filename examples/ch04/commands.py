@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from examples.lab.script import BadInput, Parser, number_list, show, table, whole_number
 from examples.ch02.layout import tensor_shapes
 from examples.ch02.model import load, load_config, require
 from examples.ch03.tokens import decode, encode
@@ -16,6 +15,8 @@ from examples.ch04 import experiments as ex
 from examples.ch04 import plots
 from examples.ch04.gpt2_from_scratch import flops_per_pass, flops_per_token, parameter_count, tensor_table
 from examples.ch04.library import ROUNDED_IN_FLOAT64, library_model
+from examples.lab.figure import check_target
+from examples.lab.script import BadInput, Parser, number_list, show, table, whole_number
 
 CONTEXTS = (16, 128, 512, 1024)
 
@@ -376,7 +377,7 @@ def mask(args):
 
 
 def residual(args):
-    plots.check_target(args.plot)
+    check_target(args.plot)
     model = _load(args)
     ids = _prompt(model, args, 17)
     rows = ex.residual_statistics(model, ids)
@@ -421,7 +422,7 @@ def residual(args):
 
 
 def time(args):
-    plots.check_target(args.plot)
+    check_target(args.plot)
     model = _load(args)
     lengths = ex.timing_lengths(model.config, args.tokens)
     with _bar(len(lengths) * (args.runs + 1)) as bar:

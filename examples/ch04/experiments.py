@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import torch
 
-from examples.lab.script import BadInput
 from examples.ch02.families import program
 from examples.ch02.model import require, run
 from examples.ch03.tokens import decode, encode
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.gpt2_from_scratch import LAYER_POINTS, Trace, causal_mask, no_trace
 from examples.ch04.library import library_model, library_trace, refuses_float64
+from examples.lab.script import BadInput
 
 # Each of 5 to 18 tokens with the embedded tokenizer and with GPT-2's own.
 PROMPTS = (

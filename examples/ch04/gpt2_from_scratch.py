@@ -21,8 +21,8 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 from torch import Tensor
 
-from examples.lab.script import BadInput, command
 from examples.ch02.config import GPT2Config
+from examples.lab.script import BadInput, command
 
 # -------------------------------------------------------------------------------------------------------- the forward pass
 # What is done in place is done to a tensor that the same function has just made: never to an input, a weight or a traced tensor.

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import torch
 
-from examples.lab.script import BadInput
 from examples.ch02 import checkpoint
 from examples.ch02.families import CANNOT_MATTER
 from examples.ch02.model import Model
 from examples.ch04.gpt2_from_scratch import POINTS
+from examples.lab.script import BadInput
 
 NO_FLOAT64 = ("xglm",)  # the library's mask is a number that its float64 scores cannot take
 ROUNDED_IN_FLOAT64 = {  # what the library computes in float32 even in float64

@@ -17,9 +17,9 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 
 import torch
 
-from examples.lab.script import BadInput, Parser, command, dump_json, table, whole_number
 from examples.ch02.model import random_tensor
 from examples.ch04.gpt2_from_scratch import causal_mask, check_ids, gelu, layer_norm, no_trace
+from examples.lab.script import BadInput, Parser, command, dump_json, table, whole_number
 
 DEPTHS = (1, 2, 4, 8, 16)
 

@@ -20,7 +20,6 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 from torch import Tensor
 
-from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, whole_number
 from examples.ch02.families import program
 from examples.ch02.model import Model, load
 from examples.ch03.tokens import decode, encode
@@ -35,6 +34,7 @@ from examples.ch05.sampling import (
     choose,
     only,
 )
+from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, whole_number
 
 PROMPT = "HAMLET:\n"
 TOKENS = 200

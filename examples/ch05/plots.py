@@ -1,6 +1,6 @@
 """Chapter 5's figures; readable in grey."""
 
-from examples.ch04.plots import new_figure, write_figure
+from examples.lab.figure import new_figure, write_figure
 
 HATCHES = ("", "//", "..", "\\\\", "xx", "--")
 

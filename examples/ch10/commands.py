@@ -8,17 +8,17 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from examples.lab.script import BadInput, Parser, number_list, show, table, whole_number
 from examples.ch02.config import general
 from examples.ch02.families import read_config
 from examples.ch02.model import PUBLISHED, load, load_config
 from examples.ch03.tokens import decode
 from examples.ch04 import experiments as ch04
-from examples.ch04 import plots as ch04_plots
 from examples.ch05.generate import generate
 from examples.ch10 import experiments as ex
 from examples.ch10 import plots
 from examples.ch10.kv_cache import Cached, cache_bytes, cached_numbers
+from examples.lab.figure import check_target
+from examples.lab.script import BadInput, Parser, number_list, show, table, whole_number
 
 TEXT = 40  # tokens of the text that splits, invariants and failures run on
 PROMPT, CAPACITY = 12, 24  # of them the prompt, and what the ring buffer holds
@@ -167,7 +167,7 @@ def invariants(args):
 
 
 def failures(args):
-    ch04_plots.check_target(args.plot)
+    check_target(args.plot)
     model = load(args.model, seed=args.seed)
     ids = _text(model, args)
     prompt, capacity = _prompt_and_capacity(ids)
@@ -214,7 +214,7 @@ def failures(args):
 def cost(args):
     if args.plot and not args.time:
         raise BadInput("--plot draws times; give --time too")
-    ch04_plots.check_target(args.plot)
+    check_target(args.plot)
     new, P = sorted(set(args.new)), args.prompt_tokens
     shape_only = args.model.startswith("random:") and not args.time
     model = None if shape_only else ex.toy(args.seed) if args.model == "toy" else load(args.model, seed=args.seed)

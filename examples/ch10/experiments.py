@@ -9,7 +9,6 @@ import time
 
 import torch
 
-from examples.lab.script import BadInput
 from examples.ch02.config import GPT2Config
 from examples.ch02.families import program
 from examples.ch02.model import random_model, require, run
@@ -18,6 +17,7 @@ from examples.ch04 import experiments as ch04
 from examples.ch04.library import library_model
 from examples.ch05.generate import generate, whole_text
 from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, check, feed, forward_cached, mask_after, positions
+from examples.lab.script import BadInput
 
 GPT3 = GPT2Config(vocab_size=50257, n_positions=2048, n_embd=12288, n_layer=96, n_head=96)
 # four layers and width 64, as published

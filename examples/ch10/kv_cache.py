@@ -16,11 +16,11 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 from torch import Tensor
 
-from examples.lab.script import BadInput, command
 from examples.ch02.config import Config, GPT2Config, general
 from examples.ch02.families import program
 from examples.ch02.model import Model
 from examples.ch04.gpt2_from_scratch import causal_mask, check_ids
+from examples.lab.script import BadInput, command
 
 
 class KVCache:

@@ -1,6 +1,6 @@
 """The figure of chapter 14's ablations; readable in grey."""
 
-from examples.ch04.plots import new_figure, write_figure
+from examples.lab.figure import new_figure, write_figure
 
 STYLES = ("o-", "s-", "D--", "^-", "v--", "<-.", ">-", "x:", "P-")  # one for each ablation; the untouched model's is black
 

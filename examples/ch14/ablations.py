@@ -21,14 +21,14 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 from tqdm import tqdm
 
-from examples.lab.script import BadInput, Parser, command, dump_json, table, whole_number
 from examples.ch02.config import general
 from examples.ch02.model import general_form, load, run
 from examples.ch03.tokens import decode, encode
 from examples.ch04 import experiments as ch04
-from examples.ch04.plots import check_target
 from examples.ch05.generate import generate
 from examples.ch14.ablation_plots import plot_by_position
+from examples.lab.figure import check_target
+from examples.lab.script import BadInput, Parser, command, dump_json, table, whole_number
 
 HERE = Path(__file__).resolve().parent
 PLAY = HERE / "held_play.txt"  # the start of Macbeth, as the embedded model's training prepares it and holds it out

@@ -4,11 +4,11 @@ import json
 
 import torch
 
-from examples.lab.script import Parser, show, table, whole_number
 from examples.ch02.model import load, require
 from examples.ch03.tokens import decode
 from examples.ch04 import experiments as ch04
 from examples.ch14 import experiments as ex
+from examples.lab.script import Parser, show, table, whole_number
 
 
 def run(argv):

@@ -18,7 +18,6 @@ import math
 
 import torch
 
-from examples.lab.script import BadInput, Parser, command, number_list, show, table, whole_number
 from examples.ch02.layout import is_buffer, weight_shapes
 from examples.ch02.model import load, require
 from examples.ch04.experiments import check_finite
@@ -26,6 +25,7 @@ from examples.ch10.kv_cache import cache_bytes
 from examples.ch14 import experiments as ex
 from examples.ch14 import serving
 from examples.ch14.counts import flops_per_token, kv_bytes_per_token, parameter_count
+from examples.lab.script import BadInput, Parser, command, number_list, show, table, whole_number
 
 MOST = 10**9  # of sequences and positions
 CONFIG = "a model of the table, embedded, a folder, or a config.json"

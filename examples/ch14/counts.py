@@ -8,9 +8,9 @@ here keeps them, and "absorbed", in which only the short vector is kept, and the
 on the result.
 """
 
-from examples.lab.script import BadInput
 from examples.ch02.config import NORMS, Config
 from examples.ch10 import kv_cache
+from examples.lab.script import BadInput
 
 FORMS = ("absorbed", "expanded")
 

@@ -18,10 +18,10 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 from torch import Tensor
 
-from examples.lab.script import command
 from examples.ch02.config import Config, Rope
 from examples.ch04.gpt2_from_scratch import causal_mask, check_ids, no_trace, silu
 from examples.ch14.counts import flops_per_pass, flops_per_token, parameter_count  # noqa: F401  a program's cost formulas
+from examples.lab.script import command
 
 # -------------------------------------------------------------------------------------------------------- the forward pass
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-from examples.lab.script import BadInput, read_json
 from examples.ch02.config import Config, general
 from examples.ch02.families import read_config
 from examples.ch02.model import load_config
@@ -18,6 +17,7 @@ from examples.ch14.counts import (
     parameter_count,
     seen,
 )
+from examples.lab.script import BadInput, read_json
 
 CONFIGS = Path(__file__).resolve().parent / "configs.json"
 ALIASES = {"smollm2": "smollm2-135m"}  # the name that --model takes

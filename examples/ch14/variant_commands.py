@@ -7,16 +7,16 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from examples.lab.script import BadInput, Parser, show, table, whole_number
 from examples.ch02.config import general
 from examples.ch02.model import load
 from examples.ch03.tokens import encode
 from examples.ch04 import experiments as ch04
-from examples.ch04.plots import check_target
 from examples.ch14 import experiments as ex
 from examples.ch14 import plots, serving
 from examples.ch14.choices import explain as sentences
 from examples.ch14.choices import options_of
+from examples.lab.figure import check_target
+from examples.lab.script import BadInput, Parser, show, table, whole_number
 
 
 def run(argv):

@@ -20,12 +20,12 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 from torch import Tensor
 
-from examples.lab.script import BadInput, command
 from examples.ch02.config import NORMS, Config
 from examples.ch04.gpt2_from_scratch import ACTIVATIONS, causal_mask, check_ids, no_trace
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14.counts import flops_per_pass, flops_per_token, parameter_count  # noqa: F401  a program's cost formulas
 from examples.ch14.llama_from_scratch import linear
+from examples.lab.script import BadInput, command
 
 # -------------------------------------------------------------------------------------------------------- the forward pass
 
