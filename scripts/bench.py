@@ -24,6 +24,7 @@ import torch
 from tqdm import tqdm
 
 from examples.ch02.model import load, run, save
+from examples.ch03.tokens import random_ids
 from examples.ch04 import experiments as ex
 from examples.ch04.library import library_model
 from examples.ch10.experiments import decode_rates
@@ -39,7 +40,7 @@ def take_turns(model, tokens, runs, timer=time.perf_counter):
     Two turns are discarded; which program goes first changes with every turn.
     """
     library = library_model(model)
-    ids = ex.random_ids(model, tokens)
+    ids = random_ids(model, tokens)
     calls = {"ours": lambda: run(model, ids), "theirs": lambda: library(ids, use_cache=False)}
     times = {name: [] for name in calls}
     for turn in range(runs + 2):

@@ -16,6 +16,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 
 from examples.ch02.model import load
+from examples.ch03.tokens import default_ids
 from examples.ch04 import experiments as ex
 from examples.ch04.library import library_model
 from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, whole_number
@@ -36,8 +37,8 @@ def recompute():
 def measure(model, runs=5):
     """What needs the weights and the machine: {"agreement", "mask", "residual", "time"}; None where the model is too small."""
     prompts = ex.compare_prompts(model, library_model(model))
-    mask = ex.mask_test(model, ex.default_ids(model, 10))
-    rows = ex.residual_statistics(model, ex.default_ids(model, 17))
+    mask = ex.mask_test(model, default_ids(model, 10))
+    rows = ex.residual_statistics(model, default_ids(model, 17))
     middle = rows[3:-1] or rows[-1:]
     largest = max(middle, key=lambda r: r["largest"])
     fourth = next((r for r in rows if r["layer"] == 4), {})

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from examples.ch02.families import read_config
 from examples.ch02.layout import tensor_shapes
 from examples.ch02.model import PUBLISHED, load, load_config, run
-from examples.ch03.tokens import decode, encode
+from examples.ch03.tokens import PROMPTS, decode, default_ids, encode, prompt_batches, random_ids
 from examples.ch04 import experiments as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04 import tiny_transformer as tiny
@@ -130,11 +130,11 @@ def _mixing(model):
 
 
 def _mask(model):
-    found = ex.mask_test(model, ex.default_ids(model, 10))
+    found = ex.mask_test(model, default_ids(model, 10))
     dtypes = {}
     for name in ("float64", "bfloat16", "float16"):
         other = model.to(dtype=ex.DTYPES[name])
-        dtypes[f"{name}_above_diagonal"] = ex.above_diagonal(ex.influence(other, ex.default_ids(other, 10)))
+        dtypes[f"{name}_above_diagonal"] = ex.above_diagonal(ex.influence(other, default_ids(other, 10)))
     return {
         "tokens": found["tokens"],
         "earlier_positions": found["tokens"] - 1,
@@ -147,7 +147,7 @@ def _mask(model):
 
 
 def _mask_off(model):
-    found = ex.mask_test(model, ex.default_ids(model, 10))
+    found = ex.mask_test(model, default_ids(model, 10))
     rows = zip(found["change_with_mask"], found["change_without_mask"], strict=True)
     return {
         "tokens": found["tokens"],
@@ -188,7 +188,7 @@ def _prompt_row(row):
 
 
 def _layers(model):
-    rows = ex.compare_layers(model, library_model(model), ex.prompt_batches(model)[-1])
+    rows = ex.compare_layers(model, library_model(model), prompt_batches(model)[-1])
     worst = max(rows, key=lambda r: r["largest_difference"] / r["largest_value"])
     return tolerance(
         BOUND, worst["largest_difference"] / worst["largest_value"], tensors=len(rows), points=len({r["point"] for r in rows})
@@ -196,7 +196,7 @@ def _layers(model):
 
 
 def _float64(model):
-    batches = ex.prompt_batches(model) + ex.edge_batches(model)
+    batches = prompt_batches(model) + ex.edge_batches(model)
     rows = {r["dtype"]: r for r in ex.distance_from_float64(model, batches, ("float32", "float64"))}
     ours, theirs = rows["float32"]["ours"], rows["float32"]["library"]
     within = rows["float64"]["library"] / rows["float64"]["largest_logit"]
@@ -210,7 +210,7 @@ def _float64(model):
 
 
 def _half(model):
-    batches = ex.prompt_batches(model) + ex.edge_batches(model)
+    batches = prompt_batches(model) + ex.edge_batches(model)
     rows = ex.distance_from_float64(model, batches, ("float32", "bfloat16", "float16"))
     return {
         "largest_logit": sig(rows[0]["largest_logit"]),
@@ -231,13 +231,13 @@ def _error_growth(model):
     full = model.config.n_positions
     lengths = sorted({min(t, full) for t in (1, 16, 64, 256)})
     return {
-        "layers": rounded(ex.error_by_layer(model, ex.random_ids(model, min(64, full))), 2),
+        "layers": rounded(ex.error_by_layer(model, random_ids(model, min(64, full))), 2),
         "lengths": rounded(ex.error_by_length(model, lengths), 2),
     }
 
 
 def _residual(model):
-    ids = ex.default_ids(model, 17)
+    ids = default_ids(model, 17)
     rows = ex.residual_statistics(model, ids)
     last = rows[-1]
     return {
@@ -254,7 +254,7 @@ def _residual_others(model):
     rows = []
     texts = ex.OTHERS if model.tokenizer else (None,) * len(ex.OTHERS)
     for i, text in enumerate(texts):
-        ids = encode(text, model) if text else ex.random_ids(model, min(17, model.config.n_positions), seed=i)
+        ids = encode(text, model) if text else random_ids(model, min(17, model.config.n_positions), seed=i)
         last = ex.residual_statistics(model, ids)[-1]
         last = {k: last[k] for k in ("largest", "position", "dimension", "largest_over_median")}
         rows.append({"text": text or f"random ids {i}", "tokens": ids.shape[1], **rounded([last])[0]})
@@ -380,12 +380,12 @@ def _all_same(rows, **values):
 
 def _greedy(model):
     library = library_model(model)
-    whole = ch05.compare_greedy(model, ex.PROMPTS[:1], None, library=library)
-    return _all_same(whole + ch05.compare_greedy(model, ex.PROMPTS[1:], 60, library=library), positions=model.config.n_positions)
+    whole = ch05.compare_greedy(model, PROMPTS[:1], None, library=library)
+    return _all_same(whole + ch05.compare_greedy(model, PROMPTS[1:], 60, library=library), positions=model.config.n_positions)
 
 
 def _rows(model):
-    rows = ch05.compare_sequences(model, ex.PROMPTS, 40, 0.8)
+    rows = ch05.compare_sequences(model, PROMPTS, 40, 0.8)
     return _all_same(rows, prompts=len(rows), longest=max(r["prompt"] for r in rows), shortest=min(r["prompt"] for r in rows))
 
 
@@ -490,8 +490,8 @@ def _split_rows(rows):
 
 def _splits(model):
     text = ch10.some_ids(model, 40)
-    batch = ex.random_ids(model, min(24, model.config.n_positions), batch=3)
-    full = ex.random_ids(model, model.config.n_positions, seed=1)
+    batch = random_ids(model, min(24, model.config.n_positions), batch=3)
+    full = random_ids(model, model.config.n_positions, seed=1)
     rows = ch10.compare_splits(model, text)
     last = ch10.in_chunks(model, full, [full.shape[1] - 3, 1, 2])[0]
     more = [*ch10.compare_splits(model, batch), ex.agreement(last, run(model, full))]
@@ -514,8 +514,8 @@ def _splits(model):
 
 
 def _splits_at_size(model):
-    full = ex.random_ids(model, model.config.n_positions)
-    rows = ch10.compare_splits(model, ex.random_ids(model, 10, batch=2, seed=1))
+    full = random_ids(model, model.config.n_positions)
+    rows = ch10.compare_splits(model, random_ids(model, 10, batch=2, seed=1))
     sizes = [full.shape[1] - 20, 13, *[1] * 7]
     rows.append(
         {"split": "the full context", "chunks": len(sizes)} | ex.agreement(ch10.in_chunks(model, full, sizes)[0], run(model, full))
@@ -539,9 +539,9 @@ def _invariants(model):
 
 def _cached_greedy(model):
     library = library_model(model)
-    rows = ch05.compare_greedy(model, ex.PROMPTS, None, forward=Cached, library=library)
-    batch = ch05.compare_sequences(model, ex.PROMPTS, 40, 0.8, forward=Cached)
-    cached, ids = Cached(model), encode(ex.PROMPTS[0], model)
+    rows = ch05.compare_greedy(model, PROMPTS, None, forward=Cached, library=library)
+    batch = ch05.compare_sequences(model, PROMPTS, 40, 0.8, forward=Cached)
+    cached, ids = Cached(model), encode(PROMPTS[0], model)
     generate(ids, model, 20, end=None, forward=cached)
     reused = ch10.reuse(model, ch10.some_ids(model, 40), [torch.tensor([1]), torch.tensor([2, 3, 4])])
     found = _all_same(

@@ -5,7 +5,7 @@ import math
 import torch
 
 from examples.ch02.layout import is_buffer, weight_shapes
-from examples.ch03.tokens import encode
+from examples.ch03.tokens import default_ids, encode
 from examples.ch04 import experiments as ch04
 from examples.ch14 import ablations, serving
 from examples.ch14 import experiments as ex
@@ -43,12 +43,12 @@ def _agreement(model):
 
 
 def _mask(model):
-    found = ch04.influence(model, ch04.default_ids(model, 10))
+    found = ch04.influence(model, default_ids(model, 10))
     return {"tokens": len(found), "influence_above_diagonal": ch04.above_diagonal(found)}
 
 
 def _residual(model):
-    rows = rounded(ch04.residual_statistics(model, ch04.default_ids(model, 17)))
+    rows = rounded(ch04.residual_statistics(model, default_ids(model, 17)))
     top = max(rows, key=lambda r: r["largest"])
     written = max(rows[1:], key=lambda r: r["mlp_norm"])
     return {
@@ -359,7 +359,7 @@ def _training(_):
 
 
 def _shift(model):
-    ids = ch04.default_ids(model, 20)
+    ids = default_ids(model, 20)
     rows = [ex.shift(model, ids, by) for by in (1, 100, 1000)]
     values = tolerance(
         1e-4,
@@ -371,7 +371,7 @@ def _shift(model):
 
 
 def _shift_learned(model):
-    ids = ch04.default_ids(model, 20)
+    ids = default_ids(model, 20)
     rows = [ex.shift(model, ids, by) for by in (1, 100)]
     shown = [
         {"by": r["by"], "off_percent": sig(100 * r["worst"]), "same_argmax": r["same_argmax"], "positions": r["positions"]}
@@ -381,7 +381,7 @@ def _shift_learned(model):
 
 
 def _prefix(model):
-    before, ids = encode(ex.BEFORE, model), ch04.default_ids(model, 17)
+    before, ids = encode(ex.BEFORE, model), default_ids(model, 17)
     rows = ex.prefix_keys(model, before, ids)
     later = rows[2:]
     return {

@@ -9,7 +9,7 @@ from unittest import mock
 import torch
 
 from examples.ch02 import model as ch02
-from examples.ch03.tokens import encode
+from examples.ch03.tokens import encode, random_ids
 from examples.ch04 import commands, plots
 from examples.ch04 import experiments as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
@@ -305,7 +305,7 @@ class Measurements(unittest.TestCase):
         self.assertEqual((found["all_ms"], found["last_ms"], found["time_saving_percent"]), (4000, 1000, 75))
 
     def test_random_ids(self):
-        a, b, c = (ex.random_ids(MODEL, 12, 2, seed) for seed in (0, 0, 1))
+        a, b, c = (random_ids(MODEL, 12, 2, seed) for seed in (0, 0, 1))
         self.assertTrue(torch.equal(a, b))
         self.assertFalse(torch.equal(a, c))
         self.assertEqual(a.shape, (2, 12))

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from examples.ch02 import model as ch02
 from examples.ch02.layout import tensor_shapes
-from examples.ch03.tokens import encode
+from examples.ch03.tokens import default_ids, encode, prompt_batches, random_ids
 from examples.ch04 import experiments as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.library import library_model, library_trace
@@ -136,7 +136,7 @@ class Agreement(unittest.TestCase):
     def setUpClass(cls):
         cls.model = ch02.load()
         cls.library = library_model(cls.model)
-        cls.batches = ex.prompt_batches(cls.model) + ex.edge_batches(cls.model)
+        cls.batches = prompt_batches(cls.model) + ex.edge_batches(cls.model)
 
     def test_prompts(self):
         rows = ex.compare_prompts(self.model, self.library)
@@ -151,7 +151,7 @@ class Agreement(unittest.TestCase):
         full = self.model.config.n_positions
         self.assertEqual({(r["batch"], r["tokens"]) for r in rows}, {(1, 1), (1, 2), (1, full - 1), (1, full), (4, 64)})
         with self.assertRaisesRegex(BadInput, f"{full + 1} tokens are more than n_positions {full}"):
-            ch02.run(self.model, ex.random_ids(self.model, full + 1))
+            ch02.run(self.model, random_ids(self.model, full + 1))
 
     def test_layer_by_layer(self):
         rows = ex.compare_layers(self.model, self.library, self.batches[3])
@@ -212,7 +212,7 @@ class Mask(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.model = ch02.load()
-        cls.ids = ex.default_ids(cls.model, 10)
+        cls.ids = default_ids(cls.model, 10)
 
     def test_exactly_zero(self):
         found = ex.mask_test(self.model, self.ids)
@@ -251,7 +251,7 @@ class Mask(unittest.TestCase):
         for dtype in ex.DTYPES.values():
             model = self.model.to(dtype=dtype)
             for T in (1, 2, 33):
-                table = ex.influence(model, ex.random_ids(model, T))
+                table = ex.influence(model, random_ids(model, T))
                 self.assertEqual(ex.above_diagonal(table), 0.0)
 
     def test_masked_entries_of_A_are_exact_zeros(self):

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from examples.ch02 import families, gguf_file
 from examples.ch02.config import Config
 from examples.ch02.model import Model, load, random_model, run
+from examples.ch03.tokens import random_ids
 from examples.ch04 import experiments as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.library import library_config, library_model
@@ -88,7 +89,7 @@ class Misread(FolderCase):
             with self.subTest(kind):
                 folder = self.saved(kind)
                 right = load(folder)
-                ids = ex.random_ids(right, 20)
+                ids = random_ids(right, 20)
                 library = library_model(right)(ids, use_cache=False).logits.detach()
                 self.assertLessEqual(ex.agreement(run(right, ids), library)["relative_difference"], BOUND)
                 with misread(kind, **WORST[kind](right.config)):
@@ -107,7 +108,7 @@ class Misread(FolderCase):
     def test_a_gguf_file(self):
         made = llama_model(hidden_size=32, head_dim=None)  # transformers reads no other width of a head from GGUF
         path = write_gguf(self.folder / "m.gguf", made, {"vocab_size": 11})  # which it takes from here
-        ids = ex.random_ids(made, 20)
+        ids = random_ids(made, 20)
         right = load(path)
         library = library_model(right)(ids, use_cache=False).logits.detach()
         self.assertLessEqual(ex.agreement(run(right, ids), library)["relative_difference"], BOUND)
@@ -137,7 +138,7 @@ class Files(FolderCase):
             held = {f"_orig_mod.{name}": w for name, w in load_file(folder / "model.safetensors").items()}
             save_file(held, folder / "model.safetensors", metadata={"format": "pt"})
             model = load(folder)
-            ids = ex.random_ids(model, 9)
+            ids = random_ids(model, 9)
             wanted = library(ids, use_cache=False).logits.detach()
             self.assertTrue(torch.equal(library_model(model)(ids, use_cache=False).logits, wanted), kind)
             self.assertLessEqual(ex.agreement(run(model, ids), wanted)["relative_difference"], BOUND, kind)

@@ -16,8 +16,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from examples.ch02.model import Model, load
+from examples.ch03 import tokens as ch03
 from examples.ch03.tokens import decode, encode
-from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch05 import experiments as ex
 from examples.ch05 import generate as module
@@ -71,7 +71,7 @@ class Greedy(unittest.TestCase):
         self.assertTrue(differs(forward=lambda ids: gpt2.forward(ids, MODEL.weights, MODEL.config)[:, : max(1, ids.shape[1] - 1)]))
 
     def test_on_the_embedded_model(self):
-        for row in ex.compare_greedy(load(), ch04.PROMPTS[:2], 25):
+        for row in ex.compare_greedy(load(), ch03.PROMPTS[:2], 25):
             self.assertEqual(row["same"], 25, row)
 
     def test_any_forward(self):
@@ -176,7 +176,7 @@ class Rows(unittest.TestCase):
             for r, prompt in enumerate(PROMPTS):
                 alone = generate([prompt], MODEL, 12, temperature=temperature, seed=5 + r, end=None)
                 self.assertEqual(together.sequence(r), alone.sequence(), (temperature, prompt))
-        for row in ex.compare_sequences(load(), ch04.PROMPTS, 15, 0.8):
+        for row in ex.compare_sequences(load(), ch03.PROMPTS, 15, 0.8):
             self.assertEqual(row["same"], 15)
 
     def test_a_planted_fault_shows(self):

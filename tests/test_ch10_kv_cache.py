@@ -15,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from examples.ch02.config import Config
 from examples.ch02.model import Model, load, load_config, run
+from examples.ch03.tokens import random_ids
 from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.gpt2_from_scratch import Trace
@@ -105,7 +106,7 @@ class Splits(unittest.TestCase):
 
     def test_on_the_embedded_model_to_its_last_position(self):
         model = load()
-        ids = ch04.random_ids(model, 256)
+        ids = random_ids(model, 256)
         self.assertLessEqual(relative(in_chunks(model, ids, [250, 1, 2, 3]), run(model, ids)), BOUND)
 
     def test_planted_faults(self):
@@ -512,7 +513,7 @@ class Families(FolderCase):
 
     def setUp(self):
         super().setUp()
-        self.ids = {kind: ch04.random_ids(family(kind), 20, 2) for kind in self.ALL}
+        self.ids = {kind: random_ids(family(kind), 20, 2) for kind in self.ALL}
 
     def assertNear(self, found, right, about=None):
         self.assertEqual(found.shape, right.shape, about)
@@ -704,7 +705,7 @@ class Families(FolderCase):
                     found = forward_cached(text[:, start : start + 2], model, cache)
                     self.assertNear(found, run(model, text[:, : start + 2])[:, start:], (kind, held, start))
             cache = ex.in_chunks(model, self.ids[kind][:1, :held], [held])[1]
-            endings = ch04.random_ids(model, 4, 3, seed=1)
+            endings = random_ids(model, 4, 3, seed=1)
             found = forward_cached(endings, model, cache.copy(batch=3, capacity=held + 4))
             texts = torch.cat([self.ids[kind][:1, :held].expand(3, -1), endings], dim=1)
             self.assertNear(found, run(model, texts)[:, held:], (kind, held))

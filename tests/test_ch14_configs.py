@@ -20,6 +20,7 @@ from examples.ch02.config import Config, Experts, general
 from examples.ch02.families import READERS, read_config
 from examples.ch02.layout import weight_shapes
 from examples.ch02.model import general_form, load, run
+from examples.ch03.tokens import random_ids
 from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.gpt2_from_scratch import Trace
@@ -125,7 +126,7 @@ def pass_flops(case, tokens, batch=1, form=None):
     """FLOPs that a pass of a tiny model executes; form: what makes another model of it."""
     model = case_models(case)[1]
     model = model if form is None else form(model)
-    ids = ch04.random_ids(model, tokens, batch)
+    ids = random_ids(model, tokens, batch)
     return executed(lambda: run(model, ids))
 
 
@@ -223,7 +224,7 @@ class Checks(unittest.TestCase):
             if point == "scores":
                 open_pairs.append(int(torch.isfinite(x).sum()) // c.n_head)
 
-        run(model, ch04.random_ids(model, 20), trace=trace)
+        run(model, random_ids(model, 20), trace=trace)
         self.assertEqual(sum(open_pairs), brute_pairs(c, 20), case)  # the program's own mask
 
     def check_cache(self, c, tokens, bytes_per_number, wanted):
@@ -405,7 +406,7 @@ class Flops(Checks):
         for case, kind, _ in MIXED:
             if kind == "deepseek_v3":
                 model = case_models(case)[1]
-                ids = ch04.random_ids(model, experiments.LENGTH, 2)
+                ids = random_ids(model, experiments.LENGTH, 2)
                 found = ch04.agreement(run(experiments.in_absorbed_form(model), ids), run(model, ids))
                 self.assertLessEqual(found["relative_difference"], 1e-5)
                 self.assertEqual(found["same_argmax"], found["positions"])

@@ -15,9 +15,9 @@ from examples.ch02.config import Config, Rope, general
 from examples.ch02.families import READERS, ROPE_KINDS, read_config, rope_from
 from examples.ch02.layout import is_buffer
 from examples.ch02.model import Model, general_form, load, run
+from examples.ch03.tokens import random_ids
 from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
-from examples.ch04.experiments import random_ids
 from examples.ch04.library import library_model
 from examples.ch10.kv_cache import cache_bytes
 from examples.ch14 import ablations, configs, peers, serving, variants

@@ -8,6 +8,7 @@ import torch
 
 from examples.ch02.families import PROGRAMS, READERS, program
 from examples.ch02.model import general_form, run
+from examples.ch03.tokens import random_ids
 from examples.ch04 import experiments as ch04
 from examples.ch04.gpt2_from_scratch import Trace
 from examples.ch05.experiments import library_greedy
@@ -44,7 +45,7 @@ WAYS = {  # logits of ids [1, T], at all positions or at the last
 @torch.no_grad()
 def worst(way, model, library):
     """How far a way of running a model is from transformers' logits, over the largest of these."""
-    ids = ch04.random_ids(model, TOKENS)
+    ids = random_ids(model, TOKENS)
     found, theirs = WAYS[way](model, ids), library(ids, use_cache=False).logits
     same = ch04.agreement(found, theirs[:, -found.shape[1] :])
     return same["relative_difference"] if same["same_argmax"] == same["positions"] else 1.0
@@ -68,7 +69,7 @@ class Families(unittest.TestCase):
         for kind in READERS:
             library = peers.library_tiny(kind)
             model = peers.by_files(library)
-            ids = ch04.random_ids(model, 9)
+            ids = random_ids(model, 9)
             ours = generate(ids, model, 12, end=None, forward=Cached(model)).sequence()
             self.assertEqual(ours, library_greedy(library, ids, 12), kind)
 
@@ -114,7 +115,7 @@ class Families(unittest.TestCase):
 
     def test_without_the_mask_a_layer_with_a_window_keeps_its_rope(self):
         model = peers.by_files(peers.library_tiny("gemma3_text"))
-        ids, with_mask, without = ch04.random_ids(model, TOKENS), Trace("k", "A"), Trace("k", "A")
+        ids, with_mask, without = random_ids(model, TOKENS), Trace("k", "A"), Trace("k", "A")
         run(model, ids, trace=with_mask)
         run(model, ids, causal=False, trace=without)
         self.assertNotEqual(model.config.rope, model.config.window_rope)

@@ -18,9 +18,9 @@ from examples.ch02.config import general
 from examples.ch02.families import read_config
 from examples.ch02.layout import general_weights, is_buffer, tensor_shapes, weight_shapes
 from examples.ch02.model import general_form, load, run
+from examples.ch03.tokens import random_ids
 from examples.ch04 import experiments as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
-from examples.ch04.experiments import random_ids
 from examples.ch05.experiments import library_greedy
 from examples.ch05.generate import generate
 from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, forward_cached

@@ -23,6 +23,14 @@ from examples.ch02.model import Model, load, load_config
 from examples.lab.script import BadInput, Parser, command, dump_json, table
 
 TEXT = "Good night, good night! parting is such sweet sorrow"
+PROMPTS = (  # the book's, each of 5 to 18 tokens with the embedded tokenizer and with GPT-2's own
+    "The king is dead.",
+    "My lord, what news from the north?",
+    "To be, or not to be, that is the question",
+    "Good night, good night! parting is such sweet sorrow.",
+)
+PROMPT_LENGTHS = (5, 9, 13, 18)  # of random ids, for a model without a tokenizer
+LONG = "Good night, good night! parting is such sweet sorrow,\nThat I shall say good night till it be morrow."  # cut to length
 
 
 def encode(text: str, model: Model) -> torch.Tensor:
@@ -55,6 +63,31 @@ def decode(ids: torch.Tensor | list[int], model: Model) -> str:
         raise BadInput("this model has no tokenizer, so its ids are no text (random weights have none); take another --model")
     ids = ids.flatten().tolist() if isinstance(ids, torch.Tensor) else list(ids)
     return model.tokenizer.decode(ids, skip_special_tokens=False)
+
+
+def random_ids(model: Model, tokens: int, batch: int = 1, seed: int = 0) -> torch.Tensor:
+    """Uniform ids [batch, tokens] of the model's vocabulary, from `seed`, on its device."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(model.config.vocab_size, (batch, tokens), generator=generator)
+    return ids.to(model.device)
+
+
+def default_ids(model: Model, tokens: int, seed: int = 0) -> torch.Tensor:
+    """ids [1, tokens] for an experiment that was given no text: the start of LONG, or random ids without a tokenizer.
+
+    Shorter where the model takes fewer.
+    """
+    tokens = min(tokens, model.config.n_positions)
+    if model.tokenizer is None:
+        return random_ids(model, tokens, seed=seed)
+    return encode(LONG, model)[:, :tokens]
+
+
+def prompt_batches(model: Model, texts: tuple[str, ...] = PROMPTS, seed: int = 0) -> list[torch.Tensor]:
+    """ids [1, T] of each text; without a tokenizer, random ids of PROMPT_LENGTHS in place of PROMPTS."""
+    if model.tokenizer is None and texts is PROMPTS:
+        return [random_ids(model, min(t, model.config.n_positions), seed=seed + i) for i, t in enumerate(PROMPT_LENGTHS)]
+    return [encode(text, model) for text in texts]
 
 
 def embedding_share(config: GPT2Config | Config) -> tuple[int, int]:

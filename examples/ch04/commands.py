@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from examples.ch02.layout import tensor_shapes
 from examples.ch02.model import load, load_config, require
-from examples.ch03.tokens import decode, encode
+from examples.ch03.tokens import PROMPTS, decode, default_ids, encode, prompt_batches
 from examples.ch04 import experiments as ex
 from examples.ch04 import plots
 from examples.ch04.gpt2_from_scratch import flops_per_pass, flops_per_token, parameter_count, tensor_table
@@ -94,7 +94,7 @@ def _piece(piece):
 
 def _prompt(model, args, tokens):
     """ids [1, T] of the text that was given, whole; without one, `tokens` of the chapter's own."""
-    return ex.default_ids(model, tokens, args.seed) if args.prompt is None else encode(args.prompt, model)
+    return default_ids(model, tokens, args.seed) if args.prompt is None else encode(args.prompt, model)
 
 
 def _about(args, **more):
@@ -277,8 +277,8 @@ def shapes(args):
 def compare(args):
     model = _load(args)
     library = library_model(model, ex.DTYPES[args.dtype], args.device)
-    texts = ex.PROMPTS if args.prompt is None else (args.prompt,)
-    batches = ex.prompt_batches(model, texts, args.seed)
+    texts = PROMPTS if args.prompt is None else (args.prompt,)
+    batches = prompt_batches(model, texts, args.seed)
     prompts = ex.compare_prompts(model, library, texts, args.seed)
     edges = ex.compare_edges(model, library, args.seed)
     layers = ex.compare_layers(model, library, batches[-1])

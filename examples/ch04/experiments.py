@@ -13,22 +13,13 @@ import torch
 
 from examples.ch02.families import program
 from examples.ch02.model import require, run
-from examples.ch03.tokens import decode, encode
+from examples.ch03.tokens import PROMPTS, decode, prompt_batches, random_ids
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.gpt2_from_scratch import LAYER_POINTS, Trace, causal_mask, no_trace
 from examples.ch04.library import library_model, library_trace, refuses_float64
 from examples.lab.script import BadInput
 
-# Each of 5 to 18 tokens with the embedded tokenizer and with GPT-2's own.
-PROMPTS = (
-    "The king is dead.",
-    "My lord, what news from the north?",
-    "To be, or not to be, that is the question",
-    "Good night, good night! parting is such sweet sorrow.",
-)
-PROMPT_LENGTHS = (5, 9, 13, 18)  # of random ids, for a model without a tokenizer
 PREDICT = "Good morrow, my"  # the tour's prompt
-LONG = "Good night, good night! parting is such sweet sorrow,\nThat I shall say good night till it be morrow."  # cut to length
 OTHERS = (  # five more texts for the residual stream, of other kinds and lengths
     "If music be the food of love, play on; give me excess of it",
     "HAMLET:\nAlas, poor Yorick! I knew him, Horatio: a fellow of infinite jest",
@@ -39,24 +30,6 @@ OTHERS = (  # five more texts for the residual stream, of other kinds and length
 LONGEST = 2048  # tokens of the longest comparison: of the 8,192 that SmolLM2 takes, the scores are 4.8 GB a layer in float64
 HALF_WORK = 4e9  # tokens times parameters: 1,100 tokens of the embedded model, 32 of GPT-2 small
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-
-
-def random_ids(model, tokens, batch=1, seed=0):
-    """Uniform ids [batch, tokens] of the model's vocabulary, from `seed`, on its device."""
-    generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(model.config.vocab_size, (batch, tokens), generator=generator)
-    return ids.to(model.device)
-
-
-def default_ids(model, tokens, seed=0):
-    """ids [1, tokens] for an experiment that was given no text: the start of LONG, or random ids without a tokenizer.
-
-    Shorter where the model takes fewer.
-    """
-    tokens = min(tokens, model.config.n_positions)
-    if model.tokenizer is None:
-        return random_ids(model, tokens, seed=seed)
-    return encode(LONG, model)[:, :tokens]
 
 
 def largest(tensor):
@@ -107,13 +80,6 @@ def agreement(ours, theirs):
         "same_argmax": int(same.sum()),
         "positions": same.numel(),
     }
-
-
-def prompt_batches(model, texts=PROMPTS, seed=0):
-    """ids [1, T] of each text; without a tokenizer, random ids of PROMPT_LENGTHS in place of PROMPTS."""
-    if model.tokenizer is None and texts is PROMPTS:
-        return [random_ids(model, min(t, model.config.n_positions), seed=seed + i) for i, t in enumerate(PROMPT_LENGTHS)]
-    return [encode(text, model) for text in texts]
 
 
 def compare_prompts(model, library, texts=PROMPTS, seed=0):

@@ -10,13 +10,14 @@ import torch
 
 from examples.ch02.config import GPT2Config
 from examples.ch02.model import Model, run
-from examples.ch03.tokens import decode, encode
+from examples.ch03 import tokens as ch03
+from examples.ch03.tokens import decode, encode, random_ids
 from examples.ch04 import experiments as ch04
 from examples.ch04.library import library_model
 from examples.ch05.generate import generate
 from examples.ch05.sampling import draw, probabilities
 
-PROMPTS = (*ch04.PROMPTS, "HAMLET:\n", "JULIET:", "What is the", "O")
+PROMPTS = (*ch03.PROMPTS, "HAMLET:\n", "JULIET:", "What is the", "O")
 WINDOW = 64  # tokens that each step of the long runs sees
 LONG = 400  # new tokens of the long runs
 POLICIES = (
@@ -210,7 +211,7 @@ def greedy_cycles(model, texts=PROMPTS, tokens=LONG, window=WINDOW, progress=lam
 def text_or_ids(model, text):
     """ids of a text as a list; without a tokenizer, of as many random ids as it has words."""
     if model.tokenizer is None:
-        return ch04.random_ids(model, len(text.split()), seed=len(text))[0].tolist()
+        return random_ids(model, len(text.split()), seed=len(text))[0].tolist()
     return encode(text, model)[0].tolist()
 
 

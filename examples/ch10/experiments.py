@@ -12,7 +12,7 @@ import torch
 from examples.ch02.config import GPT2Config
 from examples.ch02.families import program
 from examples.ch02.model import random_model, require, run
-from examples.ch03.tokens import decode
+from examples.ch03.tokens import decode, default_ids, random_ids
 from examples.ch04 import experiments as ch04
 from examples.ch04.library import library_model
 from examples.ch05.generate import generate, whole_text
@@ -32,8 +32,8 @@ def toy(seed=0):
 
 def some_ids(model, tokens, seed=0):
     """ids [1, tokens]: the start of chapter 4's long text, or random ids without a tokenizer or where that is too short."""
-    ids = ch04.default_ids(model, tokens, seed)
-    return ids if ids.shape[1] == tokens else ch04.random_ids(model, tokens, seed=seed)
+    ids = default_ids(model, tokens, seed)
+    return ids if ids.shape[1] == tokens else random_ids(model, tokens, seed=seed)
 
 
 # ----------------------------------------------------------------------------------------------------------------- agreement
@@ -391,7 +391,7 @@ def loop_times(model, prompt, new, marks, runs=3, seed=0, timer=time.perf_counte
     [{new, naive_s, cached_s, ratio, ratio_without_prefill, ...}]: the latter leaves the prefill out, as counts of positions may: it
     divides the naive time by m decode steps at their mean time. Beside them the same ratios of positions, and that of FLOPs.
     """
-    ids = ch04.random_ids(model, prompt, seed=seed)
+    ids = random_ids(model, prompt, seed=seed)
     times = {"naive": [], "cached": []}
     for _ in range(runs + 1):
         for name in times:
@@ -454,7 +454,7 @@ def decode_rates(model, tokens=64, runs=5, seed=0, timer=time.perf_counter, prog
     """
     library = library_model(model)
     library.set_attn_implementation("sdpa")
-    ids = ch04.random_ids(model, 1, seed=seed)
+    ids = random_ids(model, 1, seed=seed)
     pairs = [(w, torch.randn(w.shape[1], dtype=w.dtype)) for w in matrices(model)]
 
     def floor():

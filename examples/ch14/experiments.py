@@ -10,7 +10,7 @@ from examples.ch02.config import Config, Experts, Latent
 from examples.ch02.families import VARIANTS
 from examples.ch02.layout import tensor_shapes, weight_shapes
 from examples.ch02.model import Model, general_form, random_tensor, run
-from examples.ch03.tokens import encode
+from examples.ch03.tokens import encode, random_ids
 from examples.ch04 import experiments as ch04
 from examples.ch04.gpt2_from_scratch import Trace, causal_mask
 from examples.ch04.library import library_model, library_trace
@@ -42,10 +42,10 @@ def llama_agreement(model, prompt=PROMPT, tokens=40, seed=0):
     full = min(ch04.LONGEST, model.config.n_positions)
     edges = []
     for batch, length in sorted({(1, 1), (1, min(2, full)), (4, min(64, full)), (1, full)}):
-        ids = ch04.random_ids(model, length, batch, seed)
+        ids = random_ids(model, length, batch, seed)
         with torch.no_grad():
             edges.append(ch04.agreement(run(model, ids), library(ids, use_cache=False).logits))
-    ids = encode(prompt, model) if model.tokenizer else ch04.random_ids(model, min(5, full), seed=seed)
+    ids = encode(prompt, model) if model.tokenizer else random_ids(model, min(5, full), seed=seed)
     layers = ch04.compare_layers(model, library, ids)
     new = min(tokens, model.config.n_positions - ids.shape[1] + 1)
     cached = Cached(model, capacity=ids.shape[1] + new - 1)  # the last token is never fed
@@ -99,9 +99,9 @@ def case_agreement(case, kind, changes, seed=0):
     library, model = case_models(kind, changes, seed)
     rows = []
     for batch, tokens in case_shapes(model.config):
-        ids = ch04.random_ids(model, tokens, batch, seed)
+        ids = random_ids(model, tokens, batch, seed)
         rows.append(ch04.agreement(run(model, ids), library(ids, use_cache=False).logits))
-    kept, ids = Trace(), ch04.random_ids(model, LENGTH, seed=seed)
+    kept, ids = Trace(), random_ids(model, LENGTH, seed=seed)
     run(model, ids, trace=kept)
     points = [ch04.largest(kept[key] - right) / ch04.largest(right) for key, right in library_trace(library, ids).items()]
     return {
@@ -253,7 +253,7 @@ def alibi_rounding(tokens=2048, seed=0):
     """
     library, model = case_models("bloom", {}, seed)
     model = replace(model, config=replace(model.config, n_positions=tokens))
-    ids = ch04.random_ids(model, tokens, seed=seed)
+    ids = random_ids(model, tokens, seed=seed)
     with torch.no_grad():
         exact = run(model.to(dtype=torch.float64), ids)
         ours, theirs = run(model, ids), library(ids, use_cache=False).logits
@@ -270,7 +270,7 @@ def in_absorbed_form(model):
 def absorbed(tokens=LENGTH, seed=0):
     """Latent attention in both forms on the tiny DeepSeek-V3: how far apart, of the largest logit, over a batch of two."""
     _, model = case_models("deepseek_v3", {}, seed)
-    ids = ch04.random_ids(model, tokens, 2, seed)
+    ids = random_ids(model, tokens, 2, seed)
     return ch04.agreement(run(in_absorbed_form(model), ids), run(model, ids))
 
 
@@ -286,7 +286,7 @@ def cached_agreement(case, kind, changes, seed=0):
     """
     _, model = case_models(kind, changes, seed)
     forms = [model] + ([in_absorbed_form(model)] if model.config.latent else [])
-    ids, rows, counted = ch04.random_ids(model, LENGTH, 2, seed), [], True
+    ids, rows, counted = random_ids(model, LENGTH, 2, seed), [], True
     for form in forms:
         whole = run(form, ids)
         for sizes in SPLITS:
@@ -342,7 +342,7 @@ def depth_row(norm_place, layers, seeds=range(9)):
     config, growth, gradients, lasts = depth_config(norm_place, layers), [], [], []
     for seed in seeds:
         model = small_model(config, seed)
-        weights, ids = model.weights, ch04.random_ids(model, 33, seed=seed)
+        weights, ids = model.weights, random_ids(model, 33, seed=seed)
         streams = Trace("embedding", "residual")
         matrix = weights[f"model.layers.{layers - 1}.mlp.down_proj.weight"].requires_grad_()
         weights["model.embed_tokens.weight"].requires_grad_()
@@ -418,7 +418,7 @@ def reach(window, layers, tokens=40, seed=0):
     sizes = dict(vocab_size=53, n_embd=16, n_layer=layers, n_head=2, kv_heads=2, head_width=8, inner_width=32, n_positions=tokens)
     config = Config("window", **sizes, positions="none", windows=(window,) * layers)
     model = small_model(config, seed)
-    ids = ch04.random_ids(model, tokens, seed=seed)
+    ids = random_ids(model, tokens, seed=seed)
     other = ids.clone()
     other[0, 0] = (other[0, 0] + 1) % config.vocab_size
     changed = (run(model, ids) != run(model, other))[0].any(-1)  # [T]
@@ -525,7 +525,7 @@ def decode_beside_trace(model, contexts=(16, 512, 2000), batch=1, runs=9, timer=
     """A measured decode step of a Llama beside what `serving.decode_step` says at this machine's rates: rows of milliseconds."""
     rates, rows = machine_rates(timer=timer), []
     for context in contexts:
-        ids = ch04.random_ids(model, 1, batch)
+        ids = random_ids(model, 1, batch)
         step = one_step(model, filled(model, batch, context), ids, context)
         measured = in_turns({"step": step}, runs, timer)["step"]
         traced = serving.decode_step(model.config, context, batch, bytes_per_number=4)
@@ -563,7 +563,7 @@ def option_times(model, context=1000, batch=8, runs=7, timer=time.perf_counter):
     steps, said = {}, {}
     for name, (config, held) in kinds.items():
         other = random_llama(config)
-        steps[name] = one_step(other, filled(other, batch, held), ch04.random_ids(other, 1, batch), held)
+        steps[name] = one_step(other, filled(other, batch, held), random_ids(other, 1, batch), held)
         said[name] = serving.decode_step(config, held, batch, 4)["bytes"]
     seconds = in_turns(steps, runs, timer)
     zero = "as it is"

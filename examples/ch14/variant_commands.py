@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from examples.ch02.config import general
 from examples.ch02.model import load
-from examples.ch03.tokens import encode
+from examples.ch03.tokens import default_ids, encode, random_ids
 from examples.ch04 import experiments as ch04
 from examples.ch14 import experiments as ex
 from examples.ch14 import plots, serving
@@ -137,7 +137,7 @@ def reach(args):
 def prefix(args):
     model = load(args.model, seed=args.seed)
     ch04.check_finite(model, args.model)
-    ids = ch04.default_ids(model, 17, args.seed)
+    ids = default_ids(model, 17, args.seed)
     over = [n for n in args.shifts if n + ids.shape[1] > model.config.n_positions]
     if over:
         raise BadInput(f"{ids.shape[1]} tokens {over[0]} positions later pass n_positions {model.config.n_positions}; give fewer")
@@ -150,7 +150,7 @@ def prefix(args):
         table(["positions later", "logits off, of the largest", "same argmax"], shown),
     ]
     if general(model.config).positions == "rope":
-        before = encode(ex.BEFORE, model) if model.tokenizer else ch04.random_ids(model, 7, seed=args.seed + 1)
+        before = encode(ex.BEFORE, model) if model.tokenizer else random_ids(model, 7, seed=args.seed + 1)
         rows = ex.prefix_keys(model, before, ids)
         value |= {"before": before.shape[1], "layers": rows}
         text += [
