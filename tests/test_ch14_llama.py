@@ -24,6 +24,7 @@ from examples.ch05 import generate as generation
 from examples.ch05.generate import generate
 from examples.ch10 import kv_cache
 from examples.ch10.kv_cache import Cached, KVCache, forward_cached
+from examples.ch14 import experiments as ch14
 from examples.ch14 import llama_from_scratch as llama
 from examples.lab.script import BadInput
 from tests.support import FolderCase, call, det
@@ -397,6 +398,12 @@ class Compare(FolderCase):
         value = json.loads(call(llama.main, "--model", self.folder, "--tokens", "60", "--json")[1])
         self.assertEqual((value["within"], value["greedy_same"], len(value["greedy"])), (True, 60, 60))
         self.assertLess(value["worst"], BOUND)
+
+    def test_it_tells_how_far_it_is(self):
+        """On SmolLM2 the command takes minutes."""
+        told = []
+        found = ch14.llama_agreement(load(self.folder), tokens=2, progress=lambda: told.append(1))
+        self.assertEqual(len(told), len(found["prompts"] + found["edges"]) + 1)
 
     def test_a_planted_fault_is_told(self):
         right = llama.rotate

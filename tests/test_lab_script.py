@@ -1,6 +1,8 @@
 """How scripts are called and answer: one line for bad input, strict JSON (C52a), files written whole."""
 
 import argparse
+import contextlib
+import io
 import json
 import os
 import signal
@@ -19,6 +21,7 @@ from examples.lab.script import (
     dump_json,
     number_list,
     parse_json,
+    progress_bar,
     read_json,
     table,
     whole_number,
@@ -28,6 +31,15 @@ from tests.support import ROOT, FolderCase, call
 
 
 class Command(FolderCase):
+    def test_progress_is_shown_on_a_terminal_alone(self):
+        for terminal in (True, False):
+            err = io.StringIO()
+            err.isatty = lambda terminal=terminal: terminal
+            with contextlib.redirect_stderr(err), progress_bar("pass", 2) as bar:
+                bar.update()
+            self.assertEqual("0/2" in err.getvalue(), terminal)
+            self.assertEqual(err.getvalue() == "", not terminal)
+
     def test_what_becomes_one_line_and_status_two(self):
         def main_that(error):
             @command

@@ -2,11 +2,9 @@
 
 import json
 import math
-import sys
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
 from examples.ch02.layout import tensor_shapes
 from examples.ch02.model import load, load_config, require
@@ -16,7 +14,7 @@ from examples.ch04 import plots
 from examples.ch04.gpt2_from_scratch import flops_per_pass, flops_per_token, parameter_count, tensor_table
 from examples.ch04.library import ROUNDED_IN_FLOAT64, library_model
 from examples.lab.figure import check_target
-from examples.lab.script import BadInput, Parser, number_list, show, table, whole_number
+from examples.lab.script import BadInput, Parser, number_list, progress_bar, show, table, whole_number
 
 CONTEXTS = (16, 128, 512, 1024)
 
@@ -27,11 +25,6 @@ def run(argv):
     if "threads" in args:
         torch.set_num_threads(args.threads)
     show(args)
-
-
-def _bar(total, unit="pass"):
-    """A progress bar on stderr, where that is a terminal."""
-    return tqdm(total=total, unit=unit, file=sys.stderr, disable=not sys.stderr.isatty(), leave=False)
 
 
 def options():
@@ -283,7 +276,7 @@ def compare(args):
     edges = ex.compare_edges(model, library, args.seed)
     layers = ex.compare_layers(model, library, batches[-1])
     everything = batches + ex.edge_batches(model, args.seed)
-    with _bar(len(everything) * len(ex.DTYPES)) as bar:
+    with progress_bar("pass", len(everything) * len(ex.DTYPES)) as bar:
         dtypes = ex.distance_from_float64(model, everything, progress=bar.update)
     value = _about(args, prompts=prompts, edges=edges, layers=layers, from_float64=dtypes)
 
@@ -341,7 +334,7 @@ def compare(args):
 def mask(args):
     model = _load(args)
     ids = _prompt(model, args, 10)
-    with _bar(3 * ids.shape[1]) as bar:
+    with progress_bar("pass", 3 * ids.shape[1]) as bar:
         found = ex.mask_test(model, ids, bar.update)
     value = _about(args, ids=ids[0].tolist(), **found)
     T = found["tokens"]
@@ -425,7 +418,7 @@ def time(args):
     check_target(args.plot)
     model = _load(args)
     lengths = ex.timing_lengths(model.config, args.tokens)
-    with _bar(len(lengths) * (args.runs + 1)) as bar:
+    with progress_bar("pass", len(lengths) * (args.runs + 1)) as bar:
         results = [ex.component_times(model, t, args.runs, args.seed, progress=bar.update) for t in lengths]
     denormal = ex.denormals(model)
     value = _about(args, denormal_weights=denormal, lengths=results)

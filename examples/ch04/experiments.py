@@ -82,11 +82,12 @@ def agreement(ours, theirs):
     }
 
 
-def compare_prompts(model, library, texts=PROMPTS, seed=0):
+def compare_prompts(model, library, texts=PROMPTS, seed=0, progress=lambda: None):
     """Agreement with the library on each text, or on random ids where the model has no tokenizer."""
     rows = []
     for text, ids in zip(texts, prompt_batches(model, texts, seed), strict=True):
         rows.append({"text": text if model.tokenizer else None} | _agree(model, library, ids))
+        progress()
     return rows
 
 

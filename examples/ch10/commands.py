@@ -2,11 +2,9 @@
 
 import json
 import math
-import sys
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
 from examples.ch02.config import general
 from examples.ch02.families import read_config
@@ -18,7 +16,7 @@ from examples.ch10 import experiments as ex
 from examples.ch10 import plots
 from examples.ch10.kv_cache import Cached, cache_bytes, cached_numbers
 from examples.lab.figure import check_target
-from examples.lab.script import BadInput, Parser, number_list, show, table, whole_number
+from examples.lab.script import BadInput, Parser, number_list, progress_bar, show, table, whole_number
 
 TEXT = 40  # tokens of the text that splits, invariants and failures run on
 PROMPT, CAPACITY = 12, 24  # of them the prompt, and what the ring buffer holds
@@ -245,7 +243,7 @@ def cost(args):
     parts = [f"{args.model}, a prompt of {P} tokens; positions computed, and FLOPs with logits at the last position:", ""]
     parts.append(table(heads, shown))
     if args.time:
-        with tqdm(total=8, unit="loop", file=sys.stderr, disable=not sys.stderr.isatty(), leave=False) as bar:
+        with progress_bar("loop", 8) as bar:
             times = ex.loop_times(model, P, new[-1], new, seed=args.seed, progress=bar.update)
         value["times"] = times
         shown = [

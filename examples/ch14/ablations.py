@@ -19,7 +19,6 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
-from tqdm import tqdm
 
 from examples.ch02.config import general
 from examples.ch02.model import general_form, load, run
@@ -28,7 +27,7 @@ from examples.ch04 import experiments as ch04
 from examples.ch05.generate import generate
 from examples.ch14.ablation_plots import plot_by_position
 from examples.lab.figure import check_target
-from examples.lab.script import BadInput, Parser, command, dump_json, table, whole_number
+from examples.lab.script import BadInput, Parser, command, dump_json, progress_bar, table, whole_number
 
 HERE = Path(__file__).resolve().parent
 PLAY = HERE / "held_play.txt"  # the start of Macbeth, as the embedded model's training prepares it and holds it out
@@ -268,7 +267,7 @@ def main(argv=None):
     model = load(args.model, seed=args.seed)
     windows, before = held_windows(model, args.tokens), decode(prompt(model, args.new)[0], model)
     names = [name for name, _, _ in ablations(model)]
-    with tqdm(total=len(names), unit="run", file=sys.stderr, disable=not sys.stderr.isatty(), leave=False) as bar:
+    with progress_bar("run", len(names)) as bar:
         rows = run_all(model, args.tokens, args.new, bar.update)
     n, T = windows.shape[0], windows.shape[1] - 1
     value = {"model": args.model, "threads": args.threads, "seed": args.seed, "windows": n, "window": T, "new": args.new}

@@ -8,7 +8,7 @@ from examples.ch02.model import load, require
 from examples.ch03.tokens import decode
 from examples.ch04 import experiments as ch04
 from examples.ch14 import experiments as ex
-from examples.lab.script import Parser, show, table, whole_number
+from examples.lab.script import Parser, progress_bar, show, table, whole_number
 
 
 def run(argv):
@@ -34,7 +34,8 @@ def compare(args):
     model = load(args.model, seed=args.seed)
     require(model.config, "llama", "chapter 14's script")
     ch04.check_finite(model, args.model)
-    found = ex.llama_agreement(model, args.prompt, args.tokens, args.seed)
+    with progress_bar("comparison") as bar:
+        found = ex.llama_agreement(model, args.prompt, args.tokens, args.seed, bar.update)
     value = {"model": args.model, "threads": args.threads, "parameters": model.manifest["parameters"], "bar": ex.BAR, **found}
     prompts, edges, layers, worst = (found[key] for key in ("prompts", "edges", "layers", "worst"))
 

@@ -31,22 +31,24 @@ BOUND = 1e-5  # of the largest logit: the tiny models
 # ------------------------------------------------------------------------------------------------------- Llama, on real weights
 
 
-def llama_agreement(model, prompt=PROMPT, tokens=40, seed=0):
+def llama_agreement(model, prompt=PROMPT, tokens=40, seed=0, progress=lambda: None):
     """A Llama beside transformers: prompts, edges up to chapter 4's LONGEST, every traced point, greedy tokens with our cache.
 
     {prompts, edges, layers, worst, same_argmax, positions, greedy, greedy_tokens, greedy_same, within}. worst: the largest
-    difference of a logit over the largest logit.
+    difference of a logit over the largest logit. progress: called after each comparison.
     """
     library = library_model(model)
-    prompts = ch04.compare_prompts(model, library) if model.tokenizer else []
+    prompts = ch04.compare_prompts(model, library, progress=progress) if model.tokenizer else []
     full = min(ch04.LONGEST, model.config.n_positions)
     edges = []
     for batch, length in sorted({(1, 1), (1, min(2, full)), (4, min(64, full)), (1, full)}):
         ids = random_ids(model, length, batch, seed)
         with torch.no_grad():
             edges.append(ch04.agreement(run(model, ids), library(ids, use_cache=False).logits))
+        progress()
     ids = encode(prompt, model) if model.tokenizer else random_ids(model, min(5, full), seed=seed)
     layers = ch04.compare_layers(model, library, ids)
+    progress()
     new = min(tokens, model.config.n_positions - ids.shape[1] + 1)
     cached = Cached(model, capacity=ids.shape[1] + new - 1)  # the last token is never fed
     ours = generate(ids, model, new, end=None, forward=cached).sequence()

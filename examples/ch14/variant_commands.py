@@ -1,11 +1,9 @@
 """The commands of `variants.py`: their options, and how each prints what `experiments` measures."""
 
-import sys
 import textwrap
 from pathlib import Path
 
 import torch
-from tqdm import tqdm
 
 from examples.ch02.config import general
 from examples.ch02.model import load
@@ -16,7 +14,7 @@ from examples.ch14 import plots, serving
 from examples.ch14.choices import explain as sentences
 from examples.ch14.choices import options_of
 from examples.lab.figure import check_target
-from examples.lab.script import BadInput, Parser, show, table, whole_number
+from examples.lab.script import BadInput, Parser, progress_bar, show, table, whole_number
 
 
 def run(argv):
@@ -48,7 +46,7 @@ def options():
 
 
 def choices_table(args):
-    with tqdm(total=len(ex.CASES), unit="model", file=sys.stderr, disable=not sys.stderr.isatty(), leave=False) as bar:
+    with progress_bar("model", len(ex.CASES)) as bar:
         cases = ex.agreements(bar.update)
     rows = ex.verified(ex.option_effects(), cases)
     shown = [

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 from tabulate import tabulate
+from tqdm import tqdm
 
 
 class BadInput(ValueError):
@@ -146,6 +147,12 @@ def table(headings, rows):
     """Text of a table: the first column to the left, all others to the right."""
     align = ["left"] + ["right"] * (len(headings) - 1)
     return tabulate(rows, headings, tablefmt="simple", colalign=align, disable_numparse=True)
+
+
+def progress_bar(unit, total=None):
+    """A progress bar on stderr, where that is a terminal, for work of more than five seconds: `with progress_bar(...) as bar:
+    bar.update()`. total: how many units there will be, where that is known."""
+    return tqdm(total=total, unit=unit, file=sys.stderr, disable=not sys.stderr.isatty(), leave=False)
 
 
 def dump_json(value):
