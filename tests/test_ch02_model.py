@@ -21,7 +21,20 @@ from examples.ch04.gpt2_from_scratch import ACTIVATIONS, forward, parameter_coun
 from examples.ch14.peers import TINY
 from examples.lab.script import BadInput
 from tests import support
-from tests.support import BASELINE, BASELINE_ARGMAX, IDS, FolderCase, G, call, config, library_gpt2, start, weights, write_folder
+from tests.support import (
+    BASELINE,
+    BASELINE_ARGMAX,
+    IDS,
+    FolderCase,
+    G,
+    call,
+    config,
+    library_gpt2,
+    slow,
+    start,
+    weights,
+    write_folder,
+)
 
 
 def logits(folder):
@@ -785,12 +798,14 @@ class Script(LoadCase):
         self.assertBad(ch02.main, ["--seed", "-1"], "-1 is not 0")
         self.assertBad(ch02.main, ["--seed", "one"], "'one' is not a whole number")
 
+    @slow
     def test_runs_from_anywhere_and_as_a_module(self):
         path = Path(ch02.__file__).resolve()
         for done in (start(path, "--help", cwd=self.folder), start("-m", "examples.ch02.model", "--help")):
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("default: embedded", done.stdout)
 
+    @slow
     def test_no_traceback_in_a_process_of_its_own(self):
         done = start("examples/ch02/model.py", "--model", self.folder)
         self.assertEqual((done.returncode, done.stdout, len(done.stderr.splitlines())), (2, "", 1), done.stderr)

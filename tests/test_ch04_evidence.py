@@ -11,7 +11,7 @@ from scripts.registry import measure_by_id
 from tests import records
 from tests.faults import epsilon, head_order, shifted_mask
 from tests.standin_hub import COMMIT, StandInHub, needs_loopback
-from tests.support import FolderCase, call
+from tests.support import FolderCase, call, slow
 
 RECORDS = records.of("ch04")
 RIGHT_COUNT = gpt2.parameter_count
@@ -21,6 +21,7 @@ def setUpModule():
     torch.set_num_threads(2)
 
 
+@slow
 class MeasuredAgain(records.MeasuredAgain, unittest.TestCase):
     chapter, exact, tolerance = "ch04", 6, 4
 
@@ -37,6 +38,7 @@ class MeasuredAgain(records.MeasuredAgain, unittest.TestCase):
         self.assertTrue(RECORDS["ch04.tiny"]["values"]["all_equal"])
 
 
+@slow
 class Mutations(unittest.TestCase):
     """Each fault, planted in the code, makes a record fail to come out again."""
 
@@ -68,6 +70,7 @@ class Mutations(unittest.TestCase):
         self.assertBreaks("ch04.flops", "flops_per_token", lambda c, n: {k: v // 2 for k, v in right(c, n).items()})
 
 
+@slow
 class FirstEdition(FolderCase):
     def entries(self):
         return evidence.read_json(compare_published.PUBLISHED)["entries"]

@@ -28,6 +28,7 @@ from tests.support import (
     call,
     config,
     library_gpt2,
+    slow,
     start,
     weights,
     write_folder,
@@ -191,6 +192,7 @@ class Agreement(unittest.TestCase):
         self.assertNotEqual(mine.data_ptr(), theirs.data_ptr())
 
 
+@slow
 class AgreementAtFullSize(unittest.TestCase):
     """With transformers on random weights of GPT-2's shape, up to 1,024 tokens and in a batch."""
 
@@ -590,6 +592,7 @@ class Commands(FolderCase):
             self.assertIn("1,976", call(main, "count", "--config", source)[1])
         self.assertIn("2,848", call(main, "count", "--config", folder, "--layers", "3")[1])
 
+    @slow
     def test_tables_for_people(self):
         tiny = write_folder(self.folder / "a")
         for argv, texts in (
@@ -607,6 +610,7 @@ class Commands(FolderCase):
             for text in texts:
                 self.assertIn(text, out)
 
+    @slow
     def test_plots(self):
         for argv in (["residual"], ["time", "--tokens", "4", "--runs", "1"]):
             for form, start_of_file in (("svg", b"<?xml"), ("png", b"\x89PNG")):
@@ -648,6 +652,7 @@ class Commands(FolderCase):
         if not torch.cuda.is_available():
             self.assertBad(main, ["mask", "--device", "cuda"], "cuda", "leave it out")
 
+    @slow
     def test_runs_from_anywhere_as_a_module_and_imported(self):
         path = Path(gpt2.__file__).resolve()
         runs = [
@@ -659,6 +664,7 @@ class Commands(FolderCase):
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertEqual(done.stdout, runs[0].stdout)
 
+    @slow
     def test_importing_does_no_work(self):
         code = (
             "import sys, examples.ch04.gpt2_from_scratch, examples.ch04.experiments, examples.ch04.commands, examples.ch03.tokens\n"
@@ -668,6 +674,7 @@ class Commands(FolderCase):
         done = start("-c", code)
         self.assertEqual((done.stdout, done.stderr), ("[]\n", ""))
 
+    @slow
     def test_no_traceback_in_a_process_of_its_own(self):
         done = start("examples/ch04/gpt2_from_scratch.py", "mask", "--model", self.folder)
         self.assertEqual((done.returncode, done.stdout, len(done.stderr.splitlines())), (2, "", 1), done.stderr)

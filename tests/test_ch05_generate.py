@@ -24,7 +24,7 @@ from examples.ch05 import generate as module
 from examples.ch05.generate import Stream, end_tokens, generate
 from examples.lab.script import BadInput
 from tests.faults import head_order, shifted_mask
-from tests.support import ROOT, FolderCase, call, config, library_gpt2, weights, write_folder
+from tests.support import ROOT, FolderCase, call, config, library_gpt2, slow, weights, write_folder
 
 MODEL = Model(config(), weights())  # G: 11 ids, 16 positions
 PROMPTS = ([3, 1, 4], [7, 7, 7], [5], [9, 2, 6, 5, 3], [1, 0])
@@ -468,6 +468,7 @@ class Repetition(unittest.TestCase):
 
 
 class Script(FolderCase):
+    @slow
     def test_no_arguments(self):
         start = time.perf_counter()
         status, out, err = call(module.main)
@@ -567,6 +568,7 @@ class Script(FolderCase):
         self.assertEqual(status, 0)
         self.assertEqual([{c["id"] for c in s["candidates"]} for s in json.loads(out)["steps"]], [{64, 65}] * 3)
 
+    @slow
     def test_an_interrupt_keeps_the_text(self):
         """Ctrl-C in the middle: the text so far stands on stdout, the exit status is 130, and there is no traceback."""
         order = [sys.executable, "examples/ch05/generate.py", "--tokens", "100000", "--window", "64"]

@@ -9,6 +9,7 @@ from examples.ch10 import experiments as ex
 from examples.ch10 import kv_cache
 from examples.ch10.kv_cache import KVCache
 from tests import records
+from tests.support import slow
 
 RECORDS = records.of("ch10")
 RIGHT_EXTEND, RIGHT_PREFIX, RIGHT_COUNT = KVCache.extend, KVCache.shared_prefix, ex.tokens_processed
@@ -18,6 +19,7 @@ def setUpModule():
     torch.set_num_threads(2)
 
 
+@slow
 class MeasuredAgain(records.MeasuredAgain, unittest.TestCase):
     chapter, exact, tolerance = "ch10", 4, 3
 
@@ -36,6 +38,7 @@ class MeasuredAgain(records.MeasuredAgain, unittest.TestCase):
         self.assertEqual(failures, dict(zip(ex.FAILURES, (12, 12, 24, 11, 12), strict=True)))
 
 
+@slow
 class Mutations(unittest.TestCase):
     """Each fault, planted in the code, makes a record fail to come out again."""
 

@@ -29,7 +29,7 @@ from examples.ch14 import peers, variants
 from examples.lab.script import BadInput
 from tests import support, test_ch14_llama
 from tests.faults import FAULTS
-from tests.support import IDS, FolderCase, call, config, library_gpt2, weights, write_folder
+from tests.support import IDS, FolderCase, call, config, library_gpt2, slow, weights, write_folder
 
 MODEL = support.model()  # G: 11 ids, 16 positions, 2 layers of 2 heads
 FULL = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3]])
@@ -506,6 +506,7 @@ def as_traced(model, cache, layer):
     return torch.cat([plain, turned.expand(-1, model.config.n_head, -1, -1)], dim=-1), values
 
 
+@slow
 class Families(FolderCase):
     """Windows and latent attention in the same cache. Each `check_` is run right, and again on faults that it must not pass."""
 

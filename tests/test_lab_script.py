@@ -27,7 +27,7 @@ from examples.lab.script import (
     whole_number,
     write_whole,
 )
-from tests.support import ROOT, FolderCase, call
+from tests.support import ROOT, FolderCase, call, slow
 
 
 class Command(FolderCase):
@@ -62,6 +62,7 @@ class Command(FolderCase):
 
         self.assertEqual(call(main, "a"), (0, "done ['a']\n", ""))
 
+    @slow
     def test_streams_that_cannot_show_everything(self):
         script = [sys.executable, "examples/ch03/tokens.py", "--text", "é🤖"]
         plain = {**os.environ, "PYTHONIOENCODING": "ascii"}

@@ -10,7 +10,7 @@ from examples.lab.experiment import Claim
 from scripts import compare_published
 from scripts import manuscript as ms
 from scripts.registry import CLAIMS, EXPERIMENTS
-from tests.support import ROOT, FolderCase, call
+from tests.support import ROOT, FolderCase, call, slow
 
 RECORD = {
     "id": "x.y",
@@ -167,6 +167,7 @@ class Copy(FolderCase):
 
 
 class Check(Copy):
+    @slow
     def test_nothing_is_wrong(self):
         self.assertEqual(self.check(), [])
 
@@ -258,6 +259,7 @@ class Check(Copy):
         bold = (*CLAIMS, Claim("ch04.bold", "hypothesis", "It is so.", ("ch04.nothing",), "Nothing."))
         self.assertNamed("ch04.bold rests on ch04.nothing, which has no result", claims=bold)
 
+    @slow
     def test_register_and_figures(self):
         self.replace(self.folder / "research" / "evidence-register.md", "ch04.mask", "ch04.task")
         self.assertNamed("evidence-register.md", "run make evidence")

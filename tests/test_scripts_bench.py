@@ -5,11 +5,12 @@ from unittest import mock
 
 from examples.ch02 import model as ch02
 from scripts import bench
-from tests.support import FolderCase, call, config, start, weights, write_folder
+from tests.support import FolderCase, call, config, slow, start, weights, write_folder
 
 MODEL = ch02.Model(config(), weights())
 
 
+@slow
 class Turns(unittest.TestCase):
     def test_medians_of_turns_after_the_warm_up(self):
         """Ours takes 1 s, theirs 2 s; the first two turns of each 1,000 s more, and one later turn is slow."""
@@ -43,6 +44,7 @@ class Turns(unittest.TestCase):
         self.assertTrue(120 < grown < 200, grown)
 
 
+@slow
 class Script(FolderCase):
     def test_all_parts_on_a_tiny_model(self):
         folder = write_folder(self.folder / "a")

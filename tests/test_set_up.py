@@ -9,7 +9,7 @@ import unittest
 import zipfile
 from pathlib import Path
 
-from tests.support import ROOT, FolderCase
+from tests.support import ROOT, FolderCase, slow
 
 
 def write_wheel(folder, version):
@@ -24,6 +24,7 @@ def write_wheel(folder, version):
 
 
 @unittest.skipUnless(shutil.which("make"), "make is not installed")
+@slow
 class SetUp(FolderCase):
     @classmethod
     def setUpClass(cls):
