@@ -19,10 +19,7 @@ MADE = ".made"  # in an environment that this made, and which `make clean` may t
 
 def set_up(venv: Path, options: list[str]) -> str | None:
     """Bring `venv` up to date; what is wrong, in one line, or None."""
-    python, ready = venv / "bin" / "python", venv / ".ready"
-    wanted = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
-    if not venv.is_symlink() and runs(python, "-c", "") and ready.is_file() and ready.read_text() == wanted:
-        return None
+    python = venv / "bin" / "python"
     install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(REQUIREMENTS)]
     if venv.is_symlink():
         if runs(python, *install, "--no-index", "--no-deps", "--dry-run"):
@@ -31,6 +28,9 @@ def set_up(venv: Path, options: list[str]) -> str | None:
             f"{venv} is a link to {os.readlink(venv)}, which lacks what {REQUIREMENTS} names; install it there with "
             f"`{python} -m pip install -r {REQUIREMENTS}`, or remove the link and make will make an environment"
         )
+    ready, wanted = venv / ".ready", hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
+    if runs(python, "-c", "") and ready.is_file() and ready.read_text() == wanted:
+        return None
     if not venv.exists():
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
         (venv / MADE).touch()

@@ -307,13 +307,13 @@ def _mixtral(r):
 
 def _qwen(r, model_type, **more):
     sizes = _new(r, positions=32768, head_dim=128 if model_type == "qwen3" else None, kv_heads=32)
-    windows, types = (), r.get("layer_types", default=None)
-    if isinstance(types, list) and "sliding_attention" in types and not r.flag("use_sliding_window", False):
+    windows, types, slides = (), r.get("layer_types", default=None), r.flag("use_sliding_window", False)
+    if isinstance(types, list) and "sliding_attention" in types and not slides:
         raise BadInput(f"{r.where}: layer_types has sliding_attention, and use_sliding_window is not true; correct one of the two")
     r.passed_over("sliding_window", "max_window_layers")  # without use_sliding_window they say nothing
-    if types is not None and not r.flag("use_sliding_window", False):
-        _by_type(r, types, sizes, None)
-    if r.flag("use_sliding_window", False):
+    if types is not None and not slides:
+        _by_type(r, types, sizes, None)  # all full, and one for each layer
+    if slides:
         first = r.layers("max_window_layers", 28)
         types = types or ["sliding_attention" if i >= first else "full_attention" for i in range(sizes["n_layer"])]
         window = r.whole("sliding_window", default=_default(r, 4096))
