@@ -25,9 +25,9 @@ from tqdm import tqdm
 
 from examples.ch02.model import load, run, save
 from examples.ch03.tokens import random_ids
-from examples.ch04 import experiments as ex
+from examples.ch04 import agreement as ex
 from examples.ch04.library import library_model
-from examples.ch10.experiments import decode_rates
+from examples.ch10.cache_parity import decode_rates
 from examples.lab.script import BadInput, Parser, command, dump_json, number_list, table, whole_number
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -17,7 +17,7 @@ import torch
 
 from examples.ch02.model import load
 from examples.ch03.tokens import default_ids
-from examples.ch04 import experiments as ex
+from examples.ch04 import agreement as ex
 from examples.ch04.library import library_model
 from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, whole_number
 from scripts.evidence import ROOT, plain

@@ -5,7 +5,7 @@ from pathlib import Path
 from examples.ch04 import plots
 from examples.ch05 import plots as ch05
 from examples.ch05.sampling import CANDIDATES
-from examples.ch10 import plots as ch10
+from examples.ch10 import wrong_caches as ch10
 from examples.ch14 import plots as ch14
 from examples.ch14.ablation_plots import plot_by_position
 from scripts.evidence import read_results, results_path

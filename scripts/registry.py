@@ -15,14 +15,14 @@ from examples.ch02.families import read_config
 from examples.ch02.layout import tensor_shapes
 from examples.ch02.model import PUBLISHED, load, load_config, run
 from examples.ch03.tokens import PROMPTS, decode, default_ids, encode, prompt_batches, random_ids
-from examples.ch04 import experiments as ex
+from examples.ch04 import agreement as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04 import tiny_transformer as tiny
 from examples.ch04.library import library_model
-from examples.ch05 import experiments as ch05
+from examples.ch05 import repetition as ch05
 from examples.ch05 import sampling
 from examples.ch05.generate import generate
-from examples.ch10 import experiments as ch10
+from examples.ch10 import cache_parity as ch10
 from examples.ch10.kv_cache import Cached, KVCache, cache_bytes
 from examples.lab.experiment import Claim, Experiment, rounded, sig, tolerance
 from scripts import registry_ch14

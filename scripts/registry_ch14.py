@@ -6,10 +6,10 @@ import torch
 
 from examples.ch02.layout import is_buffer, weight_shapes
 from examples.ch03.tokens import default_ids, encode
-from examples.ch04 import experiments as ch04
+from examples.ch04 import agreement as ch04
 from examples.ch14 import ablations, serving
-from examples.ch14 import experiments as ex
-from examples.ch14.counts import cached_numbers, flops_per_token, kv_bytes_per_token, parameter_count
+from examples.ch14 import family_agreement as ex
+from examples.ch14.costs import cached_numbers, flops_per_token, kv_bytes_per_token, parameter_count
 from examples.lab.experiment import Claim, Experiment, rounded, sig, tolerance
 
 REAL = "smollm2"

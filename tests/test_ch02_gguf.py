@@ -17,7 +17,7 @@ from examples.ch02.layout import tensor_shapes
 from examples.ch02.model import Model, load, run
 from examples.ch03 import tokens as ch03
 from examples.ch03.tokens import decode, encode
-from examples.ch04 import experiments as ch04
+from examples.ch04 import agreement as ch04
 from examples.ch05.generate import end_tokens, generate
 from examples.ch10.kv_cache import Cached
 from examples.ch14 import llama_from_scratch as llama

@@ -10,9 +10,10 @@ import torch
 
 from examples.ch02 import model as ch02
 from examples.ch03.tokens import encode, random_ids
-from examples.ch04 import commands, plots
-from examples.ch04 import experiments as ex
+from examples.ch04 import agreement as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
+from examples.ch04 import plots
+from examples.ch04 import tour as commands
 from examples.ch04.library import library_model
 from examples.lab.figure import check_target
 from examples.lab.script import BadInput

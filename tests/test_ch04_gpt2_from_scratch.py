@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from examples.ch02 import model as ch02
 from examples.ch02.layout import tensor_shapes
 from examples.ch03.tokens import default_ids, encode, prompt_batches, random_ids
-from examples.ch04 import experiments as ex
+from examples.ch04 import agreement as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.library import library_model, library_trace
 from examples.lab.script import BadInput
@@ -667,7 +667,7 @@ class Commands(FolderCase):
     @slow
     def test_importing_does_no_work(self):
         code = (
-            "import sys, examples.ch04.gpt2_from_scratch, examples.ch04.experiments, examples.ch04.commands, examples.ch03.tokens\n"
+            "import sys, examples.ch04.gpt2_from_scratch, examples.ch04.agreement, examples.ch04.commands, examples.ch03.tokens\n"
             "import examples.ch04.tiny_transformer\n"
             "print([m for m in ('transformers', 'matplotlib', 'huggingface_hub') if m in sys.modules])"
         )

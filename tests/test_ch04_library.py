@@ -14,7 +14,7 @@ from examples.ch02 import families, gguf_file
 from examples.ch02.config import Config
 from examples.ch02.model import Model, load, random_model, run
 from examples.ch03.tokens import random_ids
-from examples.ch04 import experiments as ex
+from examples.ch04 import agreement as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.library import library_config, library_model
 from examples.ch14 import llama_from_scratch as llama

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from examples.ch02 import model as ch02
 from examples.ch02.families import program
 from examples.ch02.layout import tensor_shapes
-from examples.ch04 import experiments as ex
+from examples.ch04 import agreement as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch10.kv_cache import KVCache, forward_cached
 from examples.ch14 import llama_from_scratch as llama

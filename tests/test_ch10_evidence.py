@@ -5,7 +5,7 @@ from unittest import mock
 
 import torch
 
-from examples.ch10 import experiments as ex
+from examples.ch10 import cache_parity as ex
 from examples.ch10 import kv_cache
 from examples.ch10.kv_cache import KVCache
 from tests import records

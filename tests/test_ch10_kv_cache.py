@@ -16,15 +16,15 @@ from torch.utils.flop_counter import FlopCounterMode
 from examples.ch02.config import Config
 from examples.ch02.model import Model, load, load_config, run
 from examples.ch03.tokens import random_ids
-from examples.ch04 import experiments as ch04
+from examples.ch04 import agreement as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.gpt2_from_scratch import Trace
-from examples.ch05 import experiments as ch05
+from examples.ch05 import repetition as ch05
 from examples.ch05.generate import generate
-from examples.ch10 import experiments as ex
+from examples.ch10 import cache_parity as ex
 from examples.ch10 import kv_cache
 from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, forward_cached
-from examples.ch14 import experiments as ch14
+from examples.ch14 import family_agreement as ch14
 from examples.ch14 import peers, variants
 from examples.lab.script import BadInput
 from tests import support, test_ch14_llama

@@ -21,13 +21,16 @@ from examples.ch02.families import READERS, read_config
 from examples.ch02.layout import weight_shapes
 from examples.ch02.model import general_form, load, run
 from examples.ch03.tokens import random_ids
-from examples.ch04 import experiments as ch04
+from examples.ch04 import agreement as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.gpt2_from_scratch import Trace
 from examples.ch10 import kv_cache
 from examples.ch10.kv_cache import KVCache, cache_bytes, stream_cached
-from examples.ch14 import choices, configs, counts, experiments, peers, serving, variants
+from examples.ch14 import configs, peers, serving, variants
+from examples.ch14 import costs as counts
+from examples.ch14 import family_agreement as experiments
 from examples.ch14 import llama_from_scratch as llama
+from examples.ch14 import ten_choices as choices
 from examples.lab.script import BadInput, parse_json
 from tests import support
 from tests.support import FolderCase, G, call, slow, write_folder

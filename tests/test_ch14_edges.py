@@ -16,14 +16,14 @@ from examples.ch02.families import READERS, ROPE_KINDS, read_config, rope_from
 from examples.ch02.layout import is_buffer
 from examples.ch02.model import Model, general_form, load, run
 from examples.ch03.tokens import random_ids
-from examples.ch04 import experiments as ch04
+from examples.ch04 import agreement as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.library import library_model
 from examples.ch10.kv_cache import cache_bytes
 from examples.ch14 import ablations, configs, peers, serving, variants
-from examples.ch14 import experiments as ex
+from examples.ch14 import family_agreement as ex
 from examples.ch14 import llama_from_scratch as llama
-from examples.ch14.choices import explain, options_of
+from examples.ch14.ten_choices import explain, options_of
 from examples.lab.script import BadInput
 from tests.support import FolderCase, call
 

@@ -7,9 +7,10 @@ from unittest import mock
 import torch
 
 from examples.ch02.model import smollm2_file
-from examples.ch14 import counts, serving, variants
-from examples.ch14 import experiments as ex
+from examples.ch14 import costs as counts
+from examples.ch14 import family_agreement as ex
 from examples.ch14 import llama_from_scratch as llama
+from examples.ch14 import serving, variants
 from examples.lab.script import BadInput
 from scripts.registry import EXPERIMENTS
 from tests import records

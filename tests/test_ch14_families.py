@@ -9,14 +9,14 @@ import torch
 from examples.ch02.families import PROGRAMS, READERS, program
 from examples.ch02.model import general_form, run
 from examples.ch03.tokens import random_ids
-from examples.ch04 import experiments as ch04
+from examples.ch04 import agreement as ch04
 from examples.ch04.gpt2_from_scratch import Trace
-from examples.ch05.experiments import library_greedy
 from examples.ch05.generate import generate, whole_text
+from examples.ch05.repetition import library_greedy
 from examples.ch10 import kv_cache
-from examples.ch10.experiments import in_chunks
+from examples.ch10.cache_parity import in_chunks
 from examples.ch10.kv_cache import Cached, KVCache
-from examples.ch14 import experiments as ex
+from examples.ch14 import family_agreement as ex
 from examples.ch14 import peers, variants
 
 BOUND = 1e-5  # of the largest logit

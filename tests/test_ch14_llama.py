@@ -17,14 +17,14 @@ from examples.ch02.families import read_config
 from examples.ch02.layout import tensor_shapes
 from examples.ch02.model import Model, load, run
 from examples.ch03 import tokens
-from examples.ch04 import experiments as ch04
+from examples.ch04 import agreement as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.library import library_model, library_trace
 from examples.ch05 import generate as generation
 from examples.ch05.generate import generate
 from examples.ch10 import kv_cache
 from examples.ch10.kv_cache import Cached, KVCache, forward_cached
-from examples.ch14 import experiments as ch14
+from examples.ch14 import family_agreement as ch14
 from examples.ch14 import llama_from_scratch as llama
 from examples.lab.script import BadInput
 from tests.support import FolderCase, call, det

@@ -19,15 +19,15 @@ from examples.ch02.families import read_config
 from examples.ch02.layout import general_weights, is_buffer, tensor_shapes, weight_shapes
 from examples.ch02.model import general_form, load, run
 from examples.ch03.tokens import random_ids
-from examples.ch04 import experiments as ch04
+from examples.ch04 import agreement as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
-from examples.ch05.experiments import library_greedy
 from examples.ch05.generate import generate
+from examples.ch05.repetition import library_greedy
 from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, forward_cached
-from examples.ch14 import experiments as ex
+from examples.ch14 import family_agreement as ex
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14 import peers, serving, variants
-from examples.ch14.choices import explain, options_of
+from examples.ch14.ten_choices import explain, options_of
 from examples.lab.script import BadInput
 from tests.support import FolderCase, call, det, slow, start
 from tests.support import model as tiny_gpt2

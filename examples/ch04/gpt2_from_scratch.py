@@ -319,7 +319,7 @@ def tensor_table(config: GPT2Config, tokens: int, batch: int = 1, bytes_per_numb
 
 def options():
     """The script's argument parser."""
-    from examples.ch04 import commands
+    from examples.ch04 import tour as commands
 
     return commands.options()
 
@@ -327,7 +327,7 @@ def options():
 @command
 def main(argv=None):
     """Run one of the chapter's commands; the tour when none is named."""
-    from examples.ch04 import commands
+    from examples.ch04 import tour as commands
 
     commands.run(argv)
 

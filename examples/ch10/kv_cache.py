@@ -259,7 +259,7 @@ class Cached:
 
 def options():
     """The script's argument parser."""
-    from examples.ch10 import commands
+    from examples.ch10 import cache_cost as commands
 
     return commands.options()
 
@@ -267,7 +267,7 @@ def options():
 @command
 def main(argv=None):
     """Run one of the chapter's commands; the tour when none is named."""
-    from examples.ch10 import commands
+    from examples.ch10 import cache_cost as commands
 
     commands.run(argv)
 

@@ -23,7 +23,7 @@ import torch
 from examples.ch02.config import general
 from examples.ch02.model import general_form, load, run
 from examples.ch03.tokens import decode, encode
-from examples.ch04 import experiments as ch04
+from examples.ch04 import agreement as ch04
 from examples.ch05.generate import generate
 from examples.ch14.ablation_plots import plot_by_position
 from examples.lab.figure import check_target

@@ -20,11 +20,11 @@ import torch
 
 from examples.ch02.layout import is_buffer, weight_shapes
 from examples.ch02.model import load, require
-from examples.ch04.experiments import check_finite
+from examples.ch04.agreement import check_finite
 from examples.ch10.kv_cache import cache_bytes
-from examples.ch14 import experiments as ex
+from examples.ch14 import family_agreement as ex
 from examples.ch14 import serving
-from examples.ch14.counts import flops_per_token, kv_bytes_per_token, parameter_count
+from examples.ch14.costs import flops_per_token, kv_bytes_per_token, parameter_count
 from examples.lab.script import BadInput, Parser, command, number_list, show, table, whole_number
 
 MOST = 10**9  # of sequences and positions

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from examples.ch02.config import Config, Rope
 from examples.ch04.gpt2_from_scratch import causal_mask, check_ids, no_trace, silu
-from examples.ch14.counts import flops_per_pass, flops_per_token, parameter_count  # noqa: F401  a program's cost formulas
+from examples.ch14.costs import flops_per_pass, flops_per_token, parameter_count  # noqa: F401  a program's cost formulas
 from examples.lab.script import command
 
 # -------------------------------------------------------------------------------------------------------- the forward pass
@@ -225,7 +225,7 @@ def halves_order(dh: int) -> Tensor:
 
 def options():
     """The script's argument parser."""
-    from examples.ch14 import commands
+    from examples.ch14 import llama_agreement as commands
 
     return commands.options()
 
@@ -233,7 +233,7 @@ def options():
 @command
 def main(argv=None):
     """Run one of the chapter's commands; `compare` when none is named."""
-    from examples.ch14 import commands
+    from examples.ch14 import llama_agreement as commands
 
     commands.run(argv)
 

@@ -7,8 +7,7 @@ from examples.ch02.config import Config, general
 from examples.ch02.families import read_config
 from examples.ch02.model import load_config
 from examples.ch10.kv_cache import cache_bytes
-from examples.ch14.choices import options_of
-from examples.ch14.counts import (
+from examples.ch14.costs import (
     attention_matrices,
     cached_numbers,
     flops_per_token,
@@ -17,6 +16,7 @@ from examples.ch14.counts import (
     parameter_count,
     seen,
 )
+from examples.ch14.ten_choices import options_of
 from examples.lab.script import BadInput, read_json
 
 CONFIGS = Path(__file__).resolve().parent / "configs.json"

@@ -8,11 +8,11 @@ import torch
 from examples.ch02.config import general
 from examples.ch02.model import load
 from examples.ch03.tokens import default_ids, encode, random_ids
-from examples.ch04 import experiments as ch04
-from examples.ch14 import experiments as ex
+from examples.ch04 import agreement as ch04
+from examples.ch14 import family_agreement as ex
 from examples.ch14 import plots, serving
-from examples.ch14.choices import explain as sentences
-from examples.ch14.choices import options_of
+from examples.ch14.ten_choices import explain as sentences
+from examples.ch14.ten_choices import options_of
 from examples.lab.figure import check_target
 from examples.lab.script import BadInput, Parser, progress_bar, show, table, whole_number
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from examples.ch02.config import NORMS, Config
 from examples.ch04.gpt2_from_scratch import ACTIVATIONS, causal_mask, check_ids, no_trace
 from examples.ch14 import llama_from_scratch as llama
-from examples.ch14.counts import flops_per_pass, flops_per_token, parameter_count  # noqa: F401  a program's cost formulas
+from examples.ch14.costs import flops_per_pass, flops_per_token, parameter_count  # noqa: F401  a program's cost formulas
 from examples.ch14.llama_from_scratch import linear
 from examples.lab.script import BadInput, command
 

@@ -6,8 +6,8 @@ import torch
 
 from examples.ch02.model import load, require
 from examples.ch03.tokens import decode
-from examples.ch04 import experiments as ch04
-from examples.ch14 import experiments as ex
+from examples.ch04 import agreement as ch04
+from examples.ch14 import family_agreement as ex
 from examples.lab.script import Parser, progress_bar, show, table, whole_number
 
 

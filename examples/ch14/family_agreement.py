@@ -11,17 +11,17 @@ from examples.ch02.families import VARIANTS
 from examples.ch02.layout import tensor_shapes, weight_shapes
 from examples.ch02.model import Model, general_form, random_tensor, run
 from examples.ch03.tokens import encode, random_ids
-from examples.ch04 import experiments as ch04
+from examples.ch04 import agreement as ch04
 from examples.ch04.gpt2_from_scratch import Trace, causal_mask
 from examples.ch04.library import library_model, library_trace
-from examples.ch05.experiments import library_greedy
 from examples.ch05.generate import generate
+from examples.ch05.repetition import library_greedy
 from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, forward_cached, stream_cached
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14 import peers, serving, variants
 from examples.ch14.ablations import PLAY
-from examples.ch14.choices import options_of
-from examples.ch14.counts import flops_per_token, kv_bytes_per_token, parameter_count
+from examples.ch14.costs import flops_per_token, kv_bytes_per_token, parameter_count
+from examples.ch14.ten_choices import options_of
 
 PROMPT = "The capital of France is"
 BEFORE = ch04.OTHERS[2]  # the text that stands before another one

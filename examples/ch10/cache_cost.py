@@ -10,10 +10,10 @@ from examples.ch02.config import general
 from examples.ch02.families import read_config
 from examples.ch02.model import PUBLISHED, load, load_config
 from examples.ch03.tokens import decode
-from examples.ch04 import experiments as ch04
+from examples.ch04 import agreement as ch04
 from examples.ch05.generate import generate
-from examples.ch10 import experiments as ex
-from examples.ch10 import plots
+from examples.ch10 import cache_parity as ex
+from examples.ch10 import wrong_caches as plots
 from examples.ch10.kv_cache import Cached, cache_bytes, cached_numbers
 from examples.lab.figure import check_target
 from examples.lab.script import BadInput, Parser, number_list, progress_bar, show, table, whole_number

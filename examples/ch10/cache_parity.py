@@ -13,7 +13,7 @@ from examples.ch02.config import GPT2Config
 from examples.ch02.families import program
 from examples.ch02.model import random_model, require, run
 from examples.ch03.tokens import decode, default_ids, random_ids
-from examples.ch04 import experiments as ch04
+from examples.ch04 import agreement as ch04
 from examples.ch04.library import library_model
 from examples.ch05.generate import generate, whole_text
 from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, check, feed, forward_cached, mask_after, positions

@@ -12,7 +12,7 @@ from examples.ch02.config import GPT2Config
 from examples.ch02.model import Model, run
 from examples.ch03 import tokens as ch03
 from examples.ch03.tokens import decode, encode, random_ids
-from examples.ch04 import experiments as ch04
+from examples.ch04 import agreement as ch04
 from examples.ch04.library import library_model
 from examples.ch05.generate import generate
 from examples.ch05.sampling import draw, probabilities

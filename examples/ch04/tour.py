@@ -9,7 +9,7 @@ import torch
 from examples.ch02.layout import tensor_shapes
 from examples.ch02.model import load, load_config, require
 from examples.ch03.tokens import PROMPTS, decode, default_ids, encode, prompt_batches
-from examples.ch04 import experiments as ex
+from examples.ch04 import agreement as ex
 from examples.ch04 import plots
 from examples.ch04.gpt2_from_scratch import flops_per_pass, flops_per_token, parameter_count, tensor_table
 from examples.ch04.library import ROUNDED_IN_FLOAT64, library_model
