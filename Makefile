@@ -11,7 +11,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ready ## chapter 4's tour on the embedded model
-	@$(RUN) examples/ch04/gpt2_from_scratch.py
+	@$(RUN) examples/ch04/tour.py
 
 test: ready ## all tests; CHAPTER=ch05 for those of one chapter
 	@ls tests/test_$(if $(CHAPTER),$(CHAPTER)_)*.py >/dev/null 2>&1 || { echo "error: no tests of chapter $(CHAPTER); give CHAPTER=ch04, say" >&2; exit 2; }

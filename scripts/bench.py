@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 from examples.ch02.model import load, run, save
 from examples.ch03.tokens import random_ids
-from examples.ch04 import agreement as ex
+from examples.ch04.component_timing import median_after, timing_lengths
 from examples.ch04.library import library_model
 from examples.ch10.cache_parity import decode_rates
 from examples.lab.script import BadInput, Parser, command, dump_json, number_list, table, whole_number
@@ -48,7 +48,7 @@ def take_turns(model, tokens, runs, timer=time.perf_counter):
             start = timer()
             calls[name]()
             times[name].append(timer() - start)
-    return tuple(ex.median_after(times[name], discarded=2) for name in ("ours", "theirs"))
+    return tuple(median_after(times[name], discarded=2) for name in ("ours", "theirs"))
 
 
 def speed_once(source, lengths, runs):
@@ -143,7 +143,7 @@ def main(argv=None):
     """Run the benchmarks and print their tables."""
     args = options().parse_args(argv)
     config = load(args.model).config
-    args.tokens = ex.timing_lengths(config, args.tokens)  # a bad source or length shows before the work
+    args.tokens = timing_lengths(config, args.tokens)  # a bad source or length shows before the work
     args.decode_tokens = min(64, config.n_positions)
     value = {
         "model": args.model,

@@ -16,13 +16,11 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 
 from examples.ch02.model import load
-from examples.ch03.tokens import default_ids
-from examples.ch04 import agreement as ex
-from examples.ch04.library import library_model
+from examples.ch04 import agreement, causal_mask, component_timing, cost_model, last_position, residual_trace, tensor_sizes
+from examples.lab.experiment import plain
 from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, whole_number
-from scripts.evidence import ROOT, plain
+from scripts.experiments import ROOT
 from scripts.manuscript import look_up
-from scripts.registry import measure_by_id
 
 PUBLISHED = ROOT / "research" / "ch04" / "published.json"
 VERDICTS = ("same", "within stated bounds", "different", "not comparable")
@@ -30,21 +28,26 @@ VERDICTS = ("same", "within stated bounds", "different", "not comparable")
 
 def recompute():
     """What follows from the config: {"counts", "flops", "scores_megabytes"}."""
-    counts, flops, shapes = (measure_by_id(f"ch04.{name}") for name in ("counts", "flops", "shapes"))
-    return {"counts": counts, "flops": flops, "scores_megabytes": shapes["scores_bytes"] / 1e6}
+    sizes = tensor_sizes.measure()
+    return {
+        "counts": cost_model.measure_counts(),
+        "flops": cost_model.measure_flops(),
+        "scores_megabytes": sizes["scores_bytes"] / 1e6,
+    }
 
 
 def measure(model, runs=5):
     """What needs the weights and the machine: {"agreement", "mask", "residual", "time"}; None where the model is too small."""
-    prompts = ex.compare_prompts(model, library_model(model))
-    mask = ex.mask_test(model, default_ids(model, 10))
-    rows = ex.residual_statistics(model, default_ids(model, 17))
+    prompts = agreement.measure(model, shapes=())["prompts"]
+    mask, off = causal_mask.measure(model, dtypes=()), causal_mask.measure_off(model)
+    rows = residual_trace.measure(model)["layers"]
     middle = rows[3:-1] or rows[-1:]
     largest = max(middle, key=lambda r: r["largest"])
     fourth = next((r for r in rows if r["layer"] == 4), {})
-    lengths = {t: ex.component_times(model, t, runs) for t in (16, 128, 512) if t <= model.config.n_positions}
-    shares = {t: {c["component"]: 100 * c["time_share"] for c in found["components"]} for t, found in lengths.items()}
-    norms = [share["norms"] for share in shares.values()]
+    fitting = [t for t in (16, 128, 512) if t <= model.config.n_positions]
+    timed = component_timing.measure(model, fitting, runs) if fitting else {"lengths": []}
+    lengths = {r["tokens"]: r for r in timed["lengths"]}
+    saving = last_position.measure(model, (16,), runs)["lengths"]
     return plain(
         {
             "agreement": {
@@ -53,8 +56,8 @@ def measure(model, runs=5):
                 **{f"largest_logit_{i}": r["largest_logit"] for i, r in enumerate(prompts, 1)},
             },
             "mask": {
-                "largest_earlier_change": max(mask["change_with_mask"][:-1]),
-                "rewritten_without": mask["earlier_argmax_moved_without_mask"],
+                "largest_earlier_change": mask["largest_earlier_change"],
+                "rewritten_without": off["earlier_predictions_rewritten"],
             },
             "residual": {
                 "dimension": largest["dimension"],
@@ -66,13 +69,11 @@ def measure(model, runs=5):
                 "rms_last_without_first": rows[-1]["rms_without_first"],
             },
             "time": {
-                **{f"attention_share_{t}": shares[t]["attention"] if t in shares else None for t in (16, 128, 512)},
-                **{f"throughput_{t}": lengths[t]["gflop_per_s"] if t in lengths else None for t in (16, 128, 512)},
-                "layer_norm_share_min": min(norms, default=None),
-                "layer_norm_share_max": max(norms, default=None),
-                "last_position_saving_16": ex.last_position_saving(model, 16, runs)["time_saving_percent"]
-                if model.config.n_positions >= 16
-                else None,
+                **{f"attention_share_{t}": lengths.get(t, {}).get("attention_time_percent") for t in (16, 128, 512)},
+                **{f"throughput_{t}": lengths.get(t, {}).get("gflop_per_s") for t in (16, 128, 512)},
+                "layer_norm_share_min": timed.get("norms_time_percent_min"),
+                "layer_norm_share_max": timed.get("norms_time_percent_max"),
+                "last_position_saving_16": saving[0]["time_saving_percent"] if saving else None,
             },
         }
     )

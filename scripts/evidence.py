@@ -5,10 +5,10 @@
     make evidence ONLY=ch04.mask                    # one experiment; several with commas
     make evidence MODEL=openai-community/gpt2       # the experiments that can, on another model, beside the others
     make evidence-list                              # what there is
+    make verify                                     # run, compare with the records, write nothing
 
-A record says what was claimed, by which kind of evidence, on which model and how, what was found, and what that does not show.
-`exact` and `tolerance` records are the same on any machine with the pinned versions; `observation` and `timing` carry date,
-commit and machine, and an observation that comes out as before keeps its old record. Nothing is written before all is run.
+The experiments are those of the chapters' own files. A chapter's file of records is written whole after each of them, so that an
+interrupt loses one. An observation that comes out as before keeps its old record, with its date and commit.
 """
 
 import contextlib
@@ -18,104 +18,22 @@ import platform
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import filelock
 import torch
 from tqdm import tqdm
 
 from examples.ch02.hub import sha256
 from examples.ch02.model import load, smollm2_file
-from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, write_whole
-from scripts.registry import EXPERIMENTS
-
-ROOT = Path(__file__).resolve().parents[1]
-KINDS = ("exact", "tolerance", "observation", "timing")
-DATED = ("observation", "timing")
-FIELDS = ("id", "claim", "kind", "command", "model", "model_sha256", "seed", "dtype", "threads", "values", "limits")
-DATED_FIELDS = ("date", "commit", "machine")
-
-
-def results_path(root, chapter):
-    """Where a chapter's records are kept."""
-    return Path(root) / "research" / chapter / "results.json"
-
-
-# ---------------------------------------------------------------------------------------------------------------- records
-
-
-def check_record(record, where):
-    """Raise BadInput unless `record` is a whole result record; `where` names it in the error."""
-    problem = None
-    if not isinstance(record, dict):
-        problem = "is not an object"
-    elif record.get("kind") not in KINDS:
-        problem = f"has kind {record.get('kind')!r}, not one of {', '.join(KINDS)}"
-    else:
-        wanted = FIELDS + (DATED_FIELDS if record["kind"] in DATED else ())
-        absent, extra = [f for f in wanted if f not in record], [f for f in record if f not in wanted]
-        if absent or extra:
-            problem = f"lacks {', '.join(absent)}" if absent else f"has the unknown field {', '.join(extra)}"
-        elif not isinstance(record["values"], dict) or not record["values"]:
-            problem = "has no values"
-        elif not all(isinstance(record[f], str) and record[f] for f in ("id", "claim", "command", "model", "limits")):
-            problem = "has an id, claim, command, model or limits that is not text"
-        elif record["kind"] == "tolerance" and not {"bound", "worst", "held"} <= record["values"].keys():
-            problem = "is a tolerance without bound, worst and held"
-    if problem:
-        raise BadInput(f"{where}: record {record.get('id') if isinstance(record, dict) else record!r} {problem}; run make evidence")
-
-
-def key_of(record):
-    """What a record is found by: `id`, or `id@model` for another model than the experiment's own."""
-    own = next((e.model for e in EXPERIMENTS if e.id == record["id"]), None)
-    return record["id"] if record["model"] == own else f"{record['id']}@{record['model']}"
-
-
-def read_results(path):
-    """{key: record} of a results file, {} when there is none; raises BadInput for one that is damaged."""
-    path = Path(path)
-    if not path.exists():
-        return {}
-    value = read_json(path)
-    if set(value) != {"chapter", "results"} or not isinstance(value["results"], list):
-        raise BadInput(f"{path} is not a results file of a chapter; take it back from version control")
-    found = {}
-    for record in value["results"]:
-        check_record(record, path)
-        if key_of(record) in found:
-            raise BadInput(f"{path} holds {key_of(record)} twice; take it back from version control")
-        found[key_of(record)] = record
-    return found
-
-
-def write_results(path, chapter, records):
-    """Write {key: record} in the order of the keys, whole or not at all."""
-    for record in records.values():
-        check_record(record, path)
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, dump_json({"chapter": chapter, "results": [records[key] for key in sorted(records)]}))
-
-
-def plain(value):
-    """`value` with numpy and torch scalars as plain numbers and tuples as lists; raises TypeError for what is not JSON."""
-    if isinstance(value, dict):
-        return {key: plain(v) for key, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
-    if hasattr(value, "item"):  # a scalar of numpy or torch
-        return plain(value.item())
-    if isinstance(value, float):
-        if value != value or value in (float("inf"), float("-inf")):
-            raise ValueError(f"{value} is not a result; record null and say why in `limits`")
-        return value
-    raise TypeError(f"{type(value).__name__} cannot be recorded")
+from examples.lab.script import BadInput, Parser, command, table
+from scripts.experiments import ROOT, experiments
+from scripts.records import DATED, check_record, key_of, read_results, results_path, write_results
 
 
 def machine():
@@ -162,7 +80,7 @@ def run(experiment, models, source=None):
     source = source or experiment.model
     torch.set_num_threads(experiment.threads)
     model = models.get(source) if experiment.loads else None
-    values = plain(experiment.measure(model))
+    values = experiment.values(model)
     more = "" if source == experiment.model else f" MODEL={source}"
     record = {
         "id": experiment.id,
@@ -202,30 +120,44 @@ def merge(old, new):
     return old if same else new
 
 
+def verdict(old, new):
+    """What `--check` says of a record: "same", "changed", "new", or "another machine" of an observation made on one.
+
+    The worst value of a tolerance is its machine's own; what has to stay is that it is within the bound.
+    """
+    if old is None:
+        return "new"
+
+    def lasting(record):
+        values = {k: v for k, v in record["values"].items() if record["kind"] != "tolerance" or k != "worst"}
+        return {f: v for f, v in record.items() if f not in ("date", "commit", "machine")} | {"values": values}
+
+    if lasting(old) == lasting(new):
+        return "same"
+    return "another machine" if old.get("machine") != new.get("machine") else "changed"
+
+
 @contextlib.contextmanager
 def only_one(root):
     """Raise BadInput when another process is within this block for the same repository."""
-    import fcntl
-
-    path = Path(root) / ".cache" / "evidence.lock"
-    path.parent.mkdir(exist_ok=True)
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BadInput("another make evidence is running here; wait for it to end") from None
-        yield
+    folder = Path(root) / ".cache"
+    folder.mkdir(exist_ok=True)
+    lock = filelock.FileLock(folder / "evidence.lock", timeout=0)
+    try:
+        with lock:
+            yield
+    except filelock.Timeout:
+        raise BadInput("another make evidence is running here; wait for it to end") from None
 
 
-def choose(chapter=None, only=None, model=None, experiments=EXPERIMENTS):
-    """The experiments that the options name, in the registry's order; raises BadInput for a name that is not there."""
-    chosen = list(experiments)
+def choose(chapter=None, only=None, model=None, among=None):
+    """The experiments that the options name, in their order; raises BadInput for a name that is not there."""
+    among = experiments() if among is None else among
+    chosen = list(among)
     if chapter:
         chosen = [e for e in chosen if e.chapter == chapter]
         if not chosen:
-            raise BadInput(
-                f"no experiments of chapter {chapter!r}; there are {', '.join(sorted({e.chapter for e in experiments}))}"
-            )
+            raise BadInput(f"no experiments of chapter {chapter!r}; there are {', '.join(sorted({e.chapter for e in among}))}")
     if only:
         unknown = sorted(set(only) - {e.id for e in chosen})
         if unknown:
@@ -239,25 +171,57 @@ def choose(chapter=None, only=None, model=None, experiments=EXPERIMENTS):
     return chosen
 
 
-def update(chosen, model=None, root=ROOT):
-    """Run `chosen`, then write the results of their chapters: [(record, "new" | "changed" | "same", seconds)]."""
-    chapters = sorted({e.chapter for e in chosen})
-    old = {chapter: read_results(results_path(root, chapter)) for chapter in chapters}
-    new = {chapter: dict(records) for chapter, records in old.items()}
+def update(chosen, model=None, root=ROOT, write=True):
+    """Run `chosen`; after each write the records of its chapter: [(record, "new" | "changed" | "same", seconds)].
+
+    write: False leaves the files as they are, and says of each record what `verdict` does.
+    """
+    old = {chapter: read_results(results_path(root, chapter)) for chapter in sorted({e.chapter for e in chosen})}
+    known = {e.id for e in experiments()}
     models, rows = Models(), []
     bar = tqdm(chosen, unit="experiment", file=sys.stderr, disable=not sys.stderr.isatty())
     for experiment in bar:
         bar.set_postfix_str(experiment.id)
         start = time.perf_counter()
         record = run(experiment, models, model)
-        key, before = key_of(record), old[experiment.chapter].get(key_of(record))
-        new[experiment.chapter][key] = kept = merge(before, record)
-        rows.append((kept, "new" if before is None else "same" if kept == before else "changed", time.perf_counter() - start))
-    known = {e.id for e in EXPERIMENTS}
-    for chapter in chapters:
-        current = {key: record for key, record in new[chapter].items() if record["id"] in known}
-        write_results(results_path(root, chapter), chapter, current)
+        records, key = old[experiment.chapter], key_of(record)
+        before = records.get(key)
+        kept = merge(before, record) if write else record
+        change = verdict(before, record) if not write else "new" if before is None else "same" if kept == before else "changed"
+        rows.append((kept, change, time.perf_counter() - start))
+        if write:
+            records[key] = kept
+            current = {key: r for key, r in records.items() if r["id"] in known}
+            write_results(results_path(root, experiment.chapter), experiment.chapter, current)
     return rows
+
+
+def draw(root):
+    """Draw every figure whose record is there, from the record alone, so that an unchanged one gives an unchanged file."""
+    for experiment, path, values in figures(root):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        experiment.figures[path.name](values, path)
+
+
+def figures(root):
+    """(experiment, path, values of its record) of every figure whose record is there."""
+    for e in experiments():
+        if e.figures:
+            record = read_results(results_path(root, e.chapter)).get(e.id)
+            for name in e.figures if record else ():
+                yield e, Path(root) / "research" / e.chapter / "figures" / name, record["values"]
+
+
+def stale_figures(root):
+    """(path, id) of every figure that is not what its record draws."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for experiment, path, values in figures(root):
+            again = Path(folder) / path.name
+            experiment.figures[path.name](values, again)
+            if not path.exists() or path.read_bytes() != again.read_bytes():
+                found.append((path, experiment.id))
+    return found
 
 
 def options():
@@ -267,6 +231,7 @@ def options():
     parser.add_argument("--only", default=None, metavar="ID,ID", help="only these experiments")
     parser.add_argument("--model", default=None, metavar="SOURCE", help="another model than each experiment's own")
     parser.add_argument("--list", action="store_true", help="list the experiments and run none")
+    parser.add_argument("--check", action="store_true", help="compare with the records and write nothing; leaves timings out")
     return parser
 
 
@@ -275,22 +240,30 @@ def main(argv=None):
     """Run experiments, write records, figures, markers and register, print what changed."""
     args = options().parse_args(argv)
     if args.list:
-        rows = [[e.id, e.kind, e.model, "yes" if e.movable else "no", f"{e.seconds} s", e.claim] for e in EXPERIMENTS]
+        rows = [[e.id, e.kind, e.model, "yes" if e.movable else "no", f"{e.seconds} s", e.claim] for e in experiments()]
         print(table(["id", "kind", "model", "other models", "about", "claim"], rows))
         return
-    from scripts import figures, manuscript
-
     chosen = choose(args.chapter, args.only and args.only.split(","), args.model)
+    if args.check:
+        chosen = [e for e in chosen if e.kind != "timing"]
     if any((args.model or e.model) == "smollm2" for e in chosen):
         smollm2_file()  # raises where its package is not installed: now, not after minutes of other experiments
-    with only_one(ROOT):
-        rows = update(chosen, args.model)
-        figures.draw(ROOT)
-        manuscript.refresh(ROOT)
+    if args.check:
+        rows = update(chosen, args.model, write=False)
+    else:
+        from scripts import manuscript
+
+        with only_one(ROOT):
+            rows = update(chosen, args.model)
+            draw(ROOT)
+            manuscript.refresh(ROOT)
     print(table(["id", "kind", "", "seconds"], [[key_of(r), r["kind"], change, f"{s:.1f}"] for r, change, s in rows]))
     broken = [key_of(r) for r, _, _ in rows if r["kind"] == "tolerance" and not r["values"]["held"]]
     if broken:
         raise BadInput(f"outside their bounds: {', '.join(broken)}; the claim does not hold, so mend the code or the claim")
+    changed = [key_of(r) for r, change, _ in rows if args.check and change in ("new", "changed")]
+    if changed:
+        raise BadInput(f"not as recorded: {', '.join(changed)}; run make evidence, and look at what changed")
 
 
 if __name__ == "__main__":

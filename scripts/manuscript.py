@@ -32,7 +32,6 @@ import importlib
 import re
 import shlex
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,9 +41,11 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 from tabulate import tabulate
 
 from examples.lab.script import BadInput, Parser, command, read_json, write_whole
-from scripts import figures
-from scripts.evidence import ROOT, read_results, results_path
-from scripts.registry import CLAIMS, EXPERIMENTS
+from scripts.evidence import stale_figures
+from scripts.experiments import ROOT
+from scripts.experiments import claims as all_claims
+from scripts.experiments import experiments as all_experiments
+from scripts.records import read_results, results_path
 
 MARKER = re.compile(r"<!--=(?P<ref>\S+)\s+(?P<path>\S+)\s+(?P<form>[^>]*?)-->(?P<body>.*?)<!--/-->", re.S)
 CONST = re.compile(r"<!--const-->.*?<!--/-->", re.S)
@@ -207,13 +208,13 @@ STATUS = {"exact": "established", "tolerance": "measured", "observation": "measu
 def register(records):
     """The register of all claims, in Markdown."""
     rows = []
-    for e in EXPERIMENTS:
+    for e in all_experiments():
         for ref in (r for r in records if r == e.id or r.startswith(f"{e.id}@")):
             record = records[ref]
             command = f"`{record['command']}`"
             model = record["model"] + (f" ({record['model_sha256'][:12]})" if record["model_sha256"] else "")
             rows.append([f"`{ref}`", e.chapter, record["claim"], STATUS[e.kind], f"{e.kind}; {command}; {model}", record["limits"]])
-    for c in CLAIMS:
+    for c in all_claims():
         evidence = ", ".join(f"`{e}`" for e in c.evidence) or "none"
         rows.append([f"`{c.id}`", c.chapter, c.claim, c.status, evidence, c.limits])
     rows = sorted(([cell.replace("|", "\\|") for cell in row] for row in rows), key=lambda row: (row[1], row[0]))
@@ -231,9 +232,11 @@ def register(records):
 # ------------------------------------------------------------------------------------------------------------------ checking
 
 
-def check(root=ROOT, experiments=EXPERIMENTS, claims=CLAIMS):
+def check(root=ROOT, experiments=None, claims=None):
     """Everything that is wrong in the manuscripts, their records, figures and register: a list of `Problem`."""
     root = Path(root)
+    experiments = all_experiments() if experiments is None else experiments
+    claims = all_claims(root) if claims is None else claims
     records = load_records(root)
     problems, used, claimed = [], set(), set()
     for path in manuscripts(root).values():
@@ -452,18 +455,10 @@ def check_records(root, records, used, claimed, experiments, claims):
 
 def check_figures(root, records):
     """Figures that are not what their records draw."""
-    problems = []
-    with tempfile.TemporaryDirectory() as holder:
-        for chapter, drawn in figures.FIGURES.items():
-            for file, (ref, plot) in drawn.items():
-                path, again = root / "research" / chapter / "figures" / file, Path(holder) / file
-                if ref not in records:
-                    continue
-                plot(records[ref]["values"], again)
-                if not path.exists() or path.read_bytes() != again.read_bytes():
-                    name = path.relative_to(root).as_posix()
-                    problems.append(Problem(name, 1, f"is not what {ref} draws; run make evidence"))
-    return problems
+    return [
+        Problem(path.relative_to(root).as_posix(), 1, f"is not what {id} draws; run make evidence")
+        for path, id in stale_figures(root)
+    ]
 
 
 def options():

@@ -5,26 +5,20 @@ rounded to what they mean: `exact` ones to nothing that depends on a machine, wo
 times to three.
 """
 
-import math
-from dataclasses import replace
-
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from examples.ch02.families import read_config
-from examples.ch02.layout import tensor_shapes
-from examples.ch02.model import PUBLISHED, load, load_config, run
-from examples.ch03.tokens import PROMPTS, decode, default_ids, encode, prompt_batches, random_ids
-from examples.ch04 import agreement as ex
-from examples.ch04 import gpt2_from_scratch as gpt2
-from examples.ch04 import tiny_transformer as tiny
+from examples.ch02.model import load, load_config, run
+from examples.ch03.tokens import PROMPTS, decode, encode, random_ids
+from examples.ch04.agreement import agreement
 from examples.ch04.library import library_model
 from examples.ch05 import repetition as ch05
 from examples.ch05 import sampling
 from examples.ch05.generate import generate
 from examples.ch10 import cache_parity as ch10
 from examples.ch10.kv_cache import Cached, KVCache, cache_bytes
-from examples.lab.experiment import Claim, Experiment, rounded, sig, tolerance
+from examples.lab.experiment import Experiment, sig, tolerance
+from examples.lab.experiment import worst as find_worst
 from scripts import registry_ch14
 
 SHAPE = "random:gpt2"
@@ -32,302 +26,14 @@ GPT2 = load_config("gpt2")
 BOUND = 1e-5  # of the largest logit, for float32 programs that compute the same function
 
 
-# -------------------------------------------------------------------------------------------------------------- chapter 4
-
-
-def _counts(_):
-    parts = gpt2.parameter_count(GPT2)
-    total = parts.pop("total")
-    deep = gpt2.parameter_count(replace(GPT2, n_layer=48))["total"]
-    layer = gpt2.parameter_count(replace(GPT2, n_layer=13))["total"] - total
-    shares = {name: f"{name}_share_percent" for name in ("token_embedding", "attention", "feed_forward")}
-    matrices = 12 * GPT2.n_embd**2
-    return {
-        "components": [
-            {"component": name.replace("_", " "), "parameters": n, "share_percent": round(100 * n / total, 1)}
-            for name, n in parts.items()
-        ],
-        **{shares[name]: round(100 * parts[name] / total, 1) for name in shares},
-        "total": total,
-        "tensor_table_total": sum(math.prod(s) for s in tensor_shapes(GPT2).values()),
-        "tensors": len(tensor_shapes(GPT2)),
-        "token_embedding": parts["token_embedding"],
-        "position_embedding": parts["position_embedding"],
-        "one_layer": layer,
-        "layers_48_total": deep,
-        "layers_48_ratio": round(deep / total, 2),
-        "feed_forward_share_of_layer_matrices_percent": round(100 * 8 * GPT2.n_embd**2 / matrices, 1),
-        "untied_total": gpt2.parameter_count(replace(GPT2, tie_word_embeddings=False))["total"],
-        "without_positions": total - parts["position_embedding"],
-        "family": [{"config": name, "parameters": gpt2.parameter_count(load_config(name))["total"]} for name in PUBLISHED],
-        "embedded_total": gpt2.parameter_count(load_config())["total"],
-    }
-
-
-def _attention(parts):
-    return parts["attention_projections"] + parts["attention_scores_and_values"]
-
-
-def _flops(_):
-    per_token = {c: gpt2.flops_per_token(GPT2, c) for c in (1, 16, 128, 512, 1024)}
-    contexts = [
-        {"context": c, **parts, "output_share_percent": round(100 * parts["output_projection"] / parts["total"], 1)}
-        for c, parts in per_token.items()
-    ]
-    passes = []
-    for tokens in (16, 128, 512, 1024):
-        full, causal = (gpt2.flops_per_pass(GPT2, tokens, pairs=pairs) for pairs in ("full", "causal"))
-        passes.append(
-            {
-                "tokens": tokens,
-                "full_gflop": round(full["total"] / 1e9, 3),
-                "causal_gflop": round(causal["total"] / 1e9, 3),
-                "attention_share_full_percent": round(100 * _attention(full) / full["total"], 1),
-                "attention_share_causal_percent": round(100 * _attention(causal) / causal["total"], 1),
-            }
-        )
-    small = load_config()
-    ids = torch.zeros(1, 64, dtype=torch.int64)
-    weights = {name: torch.zeros(shape) for name, shape in tensor_shapes(small).items()}
-    with FlopCounterMode(display=False) as counter:
-        gpt2.forward(ids, weights, small)
-    return {
-        "contexts": contexts,
-        "passes": passes,
-        "output_projection_mflop": round(per_token[16]["output_projection"] / 1e6, 1),
-        "at_16_gflop": round(per_token[16]["total"] / 1e9, 3),
-        "rise_16_to_1024_percent": round(100 * (per_token[1024]["total"] / per_token[16]["total"] - 1), 1),
-        "context_ratio": 1024 // 16,
-        "embedded_pass_of_64_by_formula": gpt2.flops_per_pass(small, 64)["total"],
-        "embedded_pass_of_64_counted": counter.get_total_flops(),
-    }
-
-
-def _shapes(_):
-    rows = gpt2.tensor_table(GPT2, 1024)
-    scores = next(r for r in rows if r["point"] == "scores")
-    small = {r["point"]: r for r in gpt2.tensor_table(GPT2, 512)}
-    return {
-        "tokens": 1024,
-        "tensors": [
-            {
-                "tensor": r["point"],
-                "how_many": r["count"],
-                "shape": " x ".join(map(str, r["shape"])),
-                "bytes": r["bytes"],
-                "grows_with": r["growth"],
-            }
-            for r in rows
-        ],
-        "scores_bytes": scores["bytes"],
-        "scores_growth_from_512": scores["bytes"] // small["scores"]["bytes"],
-        "hidden_growth_from_512": next(r for r in rows if r["point"] == "hidden")["bytes"] // small["hidden"]["bytes"],
-    }
-
-
-def _mixing(model):
-    return {f"{part}_keeps_the_bits": same for part, same in ex.position_by_itself(model).items()}
-
-
-def _mask(model):
-    found = ex.mask_test(model, default_ids(model, 10))
-    dtypes = {}
-    for name in ("float64", "bfloat16", "float16"):
-        other = model.to(dtype=ex.DTYPES[name])
-        dtypes[f"{name}_above_diagonal"] = ex.above_diagonal(ex.influence(other, default_ids(other, 10)))
-    return {
-        "tokens": found["tokens"],
-        "earlier_positions": found["tokens"] - 1,
-        "largest_earlier_change": max(found["change_with_mask"][:-1]),
-        "earlier_predictions_rewritten": found["earlier_argmax_moved_with_mask"],
-        "influence_above_diagonal": found["largest_above_diagonal"],
-        "sharpened_above_diagonal": found["sharpened_above_diagonal"],
-        **dtypes,
-    }
-
-
-def _mask_off(model):
-    found = ex.mask_test(model, default_ids(model, 10))
-    rows = zip(found["change_with_mask"], found["change_without_mask"], strict=True)
-    return {
-        "tokens": found["tokens"],
-        "positions": [{"position": i, "mask_on": sig(a), "mask_off": sig(b)} for i, (a, b) in enumerate(rows)],
-        "smallest_earlier_change": sig(min(found["change_without_mask"][:-1])),
-        "largest_earlier_change": sig(max(found["change_without_mask"][:-1])),
-        "change_at_last_with_mask": sig(found["change_with_mask"][-1]),
-        "change_at_last_without_mask": sig(found["change_without_mask"][-1]),
-        "earlier_predictions_rewritten": found["earlier_argmax_moved_without_mask"],
-        "influence": [[sig(x) for x in row] for row in found["influence"]],
-        "minus_1e4_sharpened_above_diagonal": sig(found["sharpened_above_diagonal_at_minus_1e4"]),
-    }
-
-
-def _agreement(model):
-    library = library_model(model)
-    prompts, edges = ex.compare_prompts(model, library), ex.compare_edges(model, library)
-    rows = prompts + edges
-    worst = ex.worst(r["relative_difference"] for r in rows)
-    found = tolerance(
-        BOUND,
-        worst,
-        prompts=[_prompt_row(r) for r in prompts],
-        edges=[{"batch": r["batch"], "tokens": r["tokens"], **_same(r)} for r in edges],
-        largest_logit=sig(max(r["largest_logit"] for r in rows)),
-        positions=sum(r["positions"] for r in rows),
-        same_argmax=sum(r["same_argmax"] for r in rows),
-    )
-    return found | {"held": found["held"] and found["same_argmax"] == found["positions"]}  # the claim has two halves
-
-
-def _same(row):
-    return {"largest_logit": sig(row["largest_logit"]), "positions": row["positions"], "same_argmax": row["same_argmax"]}
-
-
-def _prompt_row(row):
-    return {"prompt": row["text"] or "random ids", "tokens": row["tokens"], **_same(row)}
-
-
-def _layers(model):
-    rows = ex.compare_layers(model, library_model(model), prompt_batches(model)[-1])
-    worst = max(rows, key=lambda r: r["largest_difference"] / r["largest_value"])
-    return tolerance(
-        BOUND, worst["largest_difference"] / worst["largest_value"], tensors=len(rows), points=len({r["point"] for r in rows})
-    )
-
-
-def _float64(model):
-    batches = prompt_batches(model) + ex.edge_batches(model)
-    rows = {r["dtype"]: r for r in ex.distance_from_float64(model, batches, ("float32", "float64"))}
-    ours, theirs = rows["float32"]["ours"], rows["float32"]["library"]
-    within = rows["float64"]["library"] / rows["float64"]["largest_logit"]
-    return tolerance(
-        2,
-        ours / theirs,
-        sig(ours / theirs, 1),
-        float64_programs_agree_within_1e_12=within <= 1e-12,
-        positions=rows["float32"]["positions"],
-    )
-
-
-def _half(model):
-    batches = prompt_batches(model) + ex.edge_batches(model)
-    rows = ex.distance_from_float64(model, batches, ("float32", "bfloat16", "float16"))
-    return {
-        "largest_logit": sig(rows[0]["largest_logit"]),
-        "dtypes": [
-            {
-                "dtype": r["dtype"],
-                "ours": sig(r["ours"], 2),
-                "transformers": sig(r["library"], 2),
-                "same_argmax": r["ours_same_argmax"],
-                "positions": r["positions"],
-            }
-            for r in rows
-        ],
-    }
-
-
-def _error_growth(model):
-    full = model.config.n_positions
-    lengths = sorted({min(t, full) for t in (1, 16, 64, 256)})
-    return {
-        "layers": rounded(ex.error_by_layer(model, random_ids(model, min(64, full))), 2),
-        "lengths": rounded(ex.error_by_length(model, lengths), 2),
-    }
-
-
-def _residual(model):
-    ids = default_ids(model, 17)
-    rows = ex.residual_statistics(model, ids)
-    last = rows[-1]
-    return {
-        "tokens": ids.shape[1],
-        "layers": rounded(rows),
-        "rms_growth": sig(last["rms"] / rows[0]["rms"], 2),
-        "largest_growth": sig(last["largest"] / rows[0]["largest"], 2),
-        "largest_over_median_max": sig(max(r["largest_over_median"] for r in rows)),
-        "dimensions_of_the_largest": len({r["dimension"] for r in rows[1:]}),
-    }
-
-
-def _residual_others(model):
-    rows = []
-    texts = ex.OTHERS if model.tokenizer else (None,) * len(ex.OTHERS)
-    for i, text in enumerate(texts):
-        ids = encode(text, model) if text else random_ids(model, min(17, model.config.n_positions), seed=i)
-        last = ex.residual_statistics(model, ids)[-1]
-        last = {k: last[k] for k in ("largest", "position", "dimension", "largest_over_median")}
-        rows.append({"text": text or f"random ids {i}", "tokens": ids.shape[1], **rounded([last])[0]})
-    return {
-        "prompts": rows,
-        "at_position_0": sum(r["position"] == 0 for r in rows),
-        "different_positions": len({r["position"] for r in rows}),
-        "different_dimensions": len({r["dimension"] for r in rows}),
-    }
-
-
-def _time(model):
-    lengths, components = [], []
-    for tokens in ex.timing_lengths(model.config):
-        found = ex.component_times(model, tokens, runs=5)
-        row = {k: sig(found[k]) for k in ("tokens", "sum_ms", "untraced_ms", "unexplained_ms", "gflop_per_s")}
-        row |= {"tokens": tokens, "unexplained_percent": round(100 * found["unexplained_ms"] / found["untraced_ms"], 1)}
-        for c in found["components"]:
-            name = c["component"]
-            row |= {
-                f"{name}_time_percent": round(100 * c["time_share"], 1),
-                f"{name}_flop_percent": round(100 * c["flop_share"], 1),
-            }
-            components.append(
-                {
-                    "tokens": tokens,
-                    "component": name.replace("_", " "),
-                    "ms": sig(c["ms"]),
-                    "time_percent": round(100 * c["time_share"], 1),
-                    "flop_percent": round(100 * c["flop_share"], 1),
-                    "gflop_per_s": sig(c["gflop_per_s"], 2),
-                }
-            )
-        lengths.append(row)
-    shares = [r["norms_time_percent"] for r in lengths]
-    long, short = lengths[-1], lengths[0]
-    return {
-        "runs": 5,
-        "denormal_weights": ex.denormals(model),
-        "lengths": lengths,
-        "components": components,
-        "norms_time_percent_min": min(shares),
-        "norms_time_percent_max": max(shares),
-        "throughput_ratio_128_to_16": sig(lengths[1]["gflop_per_s"] / short["gflop_per_s"], 2),
-        "attention_time_over_flops_at_longest": sig(long["attention_time_percent"] / long["attention_flop_percent"], 2),
-    }
-
-
-def _last_position(model):
-    rows = [ex.last_position_saving(model, t) for t in (16, 128, 512) if t <= model.config.n_positions]
-    for row in rows:
-        row |= {"all_ms": sig(row["all_ms"]), "last_ms": sig(row["last_ms"])}
-        row |= {k: round(row[k], 1) for k in ("time_saving_percent", "flop_saving_percent")}
-    return {"runs": 5, "lengths": rows}
-
-
-def _tiny(_):
-    config = tiny.TinyConfig()
-    weights = tiny.make_weights(config)
-    ids = torch.randint(config.vocab_size, (1, 8), generator=torch.Generator().manual_seed(0))
-    rows = tiny.count_depths(config)
-    return {
-        "depths": rows,
-        "all_equal": all(r["formula"] == r["counted"] for r in rows),
-        "largest_earlier_change": tiny.causal_check(config, weights, ids)["earlier"],
-        "changes_without_mask": tiny.causal_check(config, weights, ids, causal=False)["earlier"] > 0,
-    }
+def rounded(rows, digits=3):
+    return [{k: sig(v, digits) if isinstance(v, float) else v for k, v in row.items()} for row in rows]
 
 
 # -------------------------------------------------------------------------------------------------------------- chapter 5
 
 
-def _example(_):
+def _example(_=None):
     logits = torch.tensor(sampling.LOGITS)
     found = sampling.worked_example(logits)
     rows = sampling.candidates(logits, count=len(logits))
@@ -354,7 +60,7 @@ def _example(_):
     }
 
 
-def _filters(_):
+def _filters(_=None):
     found = ch05.compare_filters()
     counts = {key: found[key] for key in ("rows", "ties_cut", "compared", "same_kept")}
     strays = found["library_in_float32"] > 1e-4
@@ -363,11 +69,11 @@ def _filters(_):
     return within | {"held": within["held"] and found["same_kept"] == found["compared"]}
 
 
-def _draws(_):
+def _draws(_=None):
     rows = ch05.draw_frequencies(torch.tensor(sampling.LOGITS), 100_000)
     kept = ch05.draw_frequencies(torch.tensor(sampling.LOGITS), 100_000, top_p=0.9)
     never = all(r["frequency"] == 0 for r in kept if r["probability"] == 0)
-    worst = ex.worst(abs(r["deviations"]) for r in rows + kept)
+    worst = find_worst(abs(r["deviations"]) for r in rows + kept)
     found = tolerance(4, worst, draws=100_000, candidates=len(rows), cut_ones_never_drawn=never)
     return found | {"held": found["held"] and never}
 
@@ -389,7 +95,7 @@ def _rows(model):
     return _all_same(rows, prompts=len(rows), longest=max(r["prompt"] for r in rows), shortest=min(r["prompt"] for r in rows))
 
 
-def _bigram(_):
+def _bigram(_=None):
     model, forward, words = ch05.bigram()
     rows = []
     for i, word in enumerate(words):
@@ -494,13 +200,13 @@ def _splits(model):
     full = random_ids(model, model.config.n_positions, seed=1)
     rows = ch10.compare_splits(model, text)
     last = ch10.in_chunks(model, full, [full.shape[1] - 3, 1, 2])[0]
-    more = [*ch10.compare_splits(model, batch), ex.agreement(last, run(model, full))]
+    more = [*ch10.compare_splits(model, batch), agreement(last, run(model, full))]
     layers = ch10.compare_layers(model, text, ch10.splits(40)["uneven chunks"])
-    worst = ex.worst(
+    worst = find_worst(
         [r["relative_difference"] for r in rows + more] + [r["largest_difference"] / r["largest_value"] for r in layers]
     )
     exact = model.to(dtype=torch.float64)
-    in_float64 = ex.worst(r["relative_difference"] for r in ch10.compare_splits(exact, text))
+    in_float64 = find_worst(r["relative_difference"] for r in ch10.compare_splits(exact, text))
     found = tolerance(
         BOUND,
         worst,
@@ -518,11 +224,11 @@ def _splits_at_size(model):
     rows = ch10.compare_splits(model, random_ids(model, 10, batch=2, seed=1))
     sizes = [full.shape[1] - 20, 13, *[1] * 7]
     rows.append(
-        {"split": "the full context", "chunks": len(sizes)} | ex.agreement(ch10.in_chunks(model, full, sizes)[0], run(model, full))
+        {"split": "the full context", "chunks": len(sizes)} | agreement(ch10.in_chunks(model, full, sizes)[0], run(model, full))
     )
     found = tolerance(
         BOUND,
-        ex.worst(r["relative_difference"] for r in rows),
+        find_worst(r["relative_difference"] for r in rows),
         splits=_split_rows(rows),
         positions=sum(r["positions"] for r in rows),
         same_argmax=sum(r["same_argmax"] for r in rows),
@@ -602,7 +308,7 @@ def _guards(model):
     }
 
 
-def _cost(_):
+def _cost(_=None):
     def rows(config, prompt, news):
         found = []
         for m in news:
@@ -627,14 +333,14 @@ def _loop_time(model):
     return {"runs": 3, "prompt": 20, "times": rounded(rows), **rounded([speeds], 2)[0]}
 
 
-def _loop_time_toy(_):
+def _loop_time_toy(_=None):
     rows = ch10.loop_times(ch10.toy(), 5, 12, (1, 2, 6, 12), runs=21)
     for r in rows:
         r |= {"naive_ms": 1e3 * r.pop("naive_s"), "cached_ms": 1e3 * r.pop("cached_s")}
     return {"runs": 21, "prompt": 5, "times": rounded(rows)}
 
 
-def _memory(_):
+def _memory(_=None):
     rows = [ch10.memory(ch10.GPT3, t) for t in (1, 512, 2048)]
     gib = [{"tokens": r["tokens"], "bytes": r["cache_bytes"], "gib": r["cache_bytes"] / 2**30} for r in rows]
     cache = KVCache(load(dtype=torch.float16), batch=2, capacity=100)
@@ -666,143 +372,6 @@ def _decode(model):
 CONFIG_ONLY = dict(model="gpt2 (its config; no weights)", loads=False, movable=False)
 
 EXPERIMENTS = (
-    Experiment(
-        "ch04.counts",
-        "exact",
-        "The closed formula counts every parameter of GPT-2, and the table that loading is checked against holds the same number.",
-        "Counts what is stored, not what is useful; says nothing of memory beyond the weights.",
-        _counts,
-        **CONFIG_ONLY,
-    ),
-    Experiment(
-        "ch04.flops",
-        "exact",
-        "Matmul FLOPs follow from the config, 2 a weight and token and 4 L T h dh for attention, and PyTorch's counter agrees.",
-        "Matrix products only: softmax, GELU, norms, look-ups and additions are left out, and FLOPs are not time.",
-        _flops,
-        **CONFIG_ONLY,
-    ),
-    Experiment(
-        "ch04.shapes",
-        "exact",
-        "Only the attention scores and weights, and the mask, one table of booleans, grow with the square of the length.",
-        "Sizes of single tensors in float32, one sequence; not the peak of a running program.",
-        _shapes,
-        **CONFIG_ONLY,
-    ),
-    Experiment(
-        "ch04.tiny",
-        "exact",
-        "The tiny transformer's parameter formula matches its tensors at five depths, and its mask holds exactly.",
-        "A random model: nothing about a trained one.",
-        _tiny,
-        model="tiny (random, seed 0)",
-        loads=False,
-        movable=False,
-    ),
-    Experiment(
-        "ch04.mixing",
-        "exact",
-        "Embedding, layer norm and feed-forward network give a position the same bits whatever its neighbours; attention does not.",
-        "Inputs of one shape; another shape may sum in another order.",
-        _mixing,
-    ),
-    Experiment(
-        "ch04.mask",
-        "exact",
-        "With the mask, changing a token changes nothing before it: the logits there are bit for bit the same.",
-        "One text of ten tokens on a CPU; runs of one shape, since another shape may sum in another order.",
-        _mask,
-    ),
-    Experiment(
-        "ch04.mask-off",
-        "observation",
-        "Without the mask, changing the last token changes the logits at every earlier position.",
-        "One text; how much changes depends on it and the model. A mask of -1e4 is seen to leak only on sharpened weights.",
-        _mask_off,
-    ),
-    Experiment(
-        "ch04.agreement",
-        "tolerance",
-        "In float32 our logits are those of transformers within 1e-5 of the largest, with the same argmax at every position.",
-        "Four prompts and five edge shapes on one model, eager attention, a CPU.",
-        _agreement,
-        seconds=3,
-    ),
-    Experiment(
-        "ch04.agreement-at-size",
-        "tolerance",
-        "On random weights of GPT-2's shape the same agreement holds up to 1,024 tokens and in a batch.",
-        "Random weights have smaller logits and no outliers; a trained GPT-2 needs its own run.",
-        _agreement,
-        model=SHAPE,
-        movable=False,
-        seconds=40,
-    ),
-    Experiment(
-        "ch04.layers",
-        "tolerance",
-        "Point by point of the pass our tensors are the library's within 1e-5 of the largest value there.",
-        "One prompt; the scores are left out, since the library does not show them.",
-        _layers,
-        seconds=2,
-    ),
-    Experiment(
-        "ch04.float64",
-        "tolerance",
-        "In float32 our largest distance from the float64 result is at most twice the library's.",
-        "The float64 reference is our own program; that the library in float64 gives the same to 1e-12 is recorded beside it.",
-        _float64,
-        seconds=10,
-    ),
-    Experiment(
-        "ch04.half",
-        "observation",
-        "In bfloat16 and float16 both programs are some orders of magnitude further from float64, and most argmaxes stay.",
-        "No bar is set: rounding depends on kernels and on the processor.",
-        _half,
-        seconds=10,
-    ),
-    Experiment(
-        "ch04.error-growth",
-        "observation",
-        "The rounding error of float32, relative to the values, stays within an order of magnitude over depth and length.",
-        "One model of a few layers on random ids; a deeper one needs its own run.",
-        _error_growth,
-        seconds=3,
-    ),
-    Experiment(
-        "ch04.residual",
-        "observation",
-        "The values in the residual stream grow with depth.",
-        "One text on one small model; a massive activation of the first edition's kind is looked for, not assumed.",
-        _residual,
-    ),
-    Experiment(
-        "ch04.residual-others",
-        "observation",
-        "Where the largest value of the last stream stands, on five other texts.",
-        "Five texts; no claim about how general it is.",
-        _residual_others,
-    ),
-    Experiment(
-        "ch04.time",
-        "timing",
-        "At 1,024 tokens attention takes a larger share of time than of FLOPs, in this unfused program.",
-        "One thread of one processor, float32, random weights of GPT-2's shape; a fused kernel divides its time otherwise.",
-        _time,
-        model=SHAPE,
-        seconds=110,
-    ),
-    Experiment(
-        "ch04.last-position",
-        "timing",
-        "Computing the logits at the last position only saves nearly the output projection's share of a short pass.",
-        "One thread of one processor; the saving in time depends on how fast the other parts run.",
-        _last_position,
-        model=SHAPE,
-        seconds=50,
-    ),
     Experiment(
         "ch05.example",
         "exact",
@@ -981,103 +550,3 @@ EXPERIMENTS = (
     ),
     *registry_ch14.EXPERIMENTS,
 )
-
-CLAIMS = (
-    Claim(
-        "ch04.short-inputs",
-        "hypothesis",
-        "Short inputs underuse the processor because each weight that is read serves few tokens.",
-        ("ch04.time",),
-        "Memory traffic was not measured; chapter 11 tests it.",
-    ),
-    Claim(
-        "ch04.memory-bound-attention",
-        "hypothesis",
-        "Attention's excess of time over FLOPs at long inputs is memory traffic over the T x T tensors.",
-        ("ch04.time", "ch04.shapes"),
-        "Memory traffic was not measured; chapters 11 and 13 test it.",
-    ),
-    Claim(
-        "ch04.outliers-and-training",
-        "hypothesis",
-        "Massive activations at the first position are a matter of scale or training: the embedded model shows none.",
-        ("ch04.residual", "ch04.residual-others"),
-        "Two models that differ in everything cannot tell which difference matters.",
-    ),
-    Claim(
-        "ch04.no-gpu",
-        "not shown here",
-        "How time divides on a GPU, in fused kernels or in half precision.",
-        (),
-        "Every timing is of one CPU thread, unfused, in float32.",
-    ),
-    Claim(
-        "ch04.no-other-families",
-        "not shown here",
-        "Anything about architectures other than GPT-2.",
-        (),
-        "Chapter 14 takes them up.",
-    ),
-    Claim(
-        "ch04.no-understanding",
-        "not shown here",
-        "That agreement on a finite set of inputs is a proof for all of them.",
-        ("ch04.agreement", "ch04.agreement-at-size"),
-        "It is evidence; the exact results are about structure, the tolerances about cases.",
-    ),
-    Claim(
-        "ch05.why-cycles",
-        "hypothesis",
-        "Greedy text repeats because each repetition makes the next one more probable.",
-        ("ch05.cycles",),
-        "The mean probability is measured to rise from round to round, and by little; that this is the cause is not measured.",
-    ),
-    Claim(
-        "ch05.no-quality",
-        "not shown here",
-        "Which policy writes better text.",
-        (),
-        "Repetition is counted; nobody read the texts, and the model is small.",
-    ),
-    Claim(
-        "ch05.no-other-models",
-        "not shown here",
-        "That a large or instructed model enters cycles as soon, or of this length.",
-        ("ch05.cycles",),
-        "One model of a few million parameters, trained on plays.",
-    ),
-    Claim(
-        "ch10.weights-bound",
-        "hypothesis",
-        "A decode step's time is that of reading the weights once from memory.",
-        ("ch10.decode", "ch10.time"),
-        "The floor is a time, not a count of bytes; chapter 11 counts them.",
-    ),
-    Claim(
-        "ch10.overhead",
-        "hypothesis",
-        "What remains above the floor, and what hides the saving on the toy, is the overhead of many small operations.",
-        ("ch10.decode", "ch10.time-toy"),
-        "No profile is recorded here.",
-    ),
-    Claim(
-        "ch10.no-serving",
-        "not shown here",
-        "How caches of many requests are laid out, paged, shared or evicted.",
-        (),
-        "One cache of fixed capacity, rows of one length.",
-    ),
-    Claim(
-        "ch10.no-gpu",
-        "not shown here",
-        "Any time on a GPU, in half precision or with fused kernels.",
-        (),
-        "Every timing is of one CPU thread in float32.",
-    ),
-    *registry_ch14.CLAIMS,
-)
-
-
-def measure_by_id(id, model=None):
-    """The values of one experiment, measured now."""
-    return next(e for e in EXPERIMENTS if e.id == id).measure(model)

@@ -6,16 +6,22 @@ import torch
 
 from examples.ch02.layout import is_buffer, weight_shapes
 from examples.ch03.tokens import default_ids, encode
-from examples.ch04 import agreement as ch04
+from examples.ch04.causal_mask import above_diagonal, influence
+from examples.ch04.component_timing import component_times
+from examples.ch04.residual_trace import OTHERS, residual_statistics
 from examples.ch14 import ablations, serving
 from examples.ch14 import family_agreement as ex
 from examples.ch14.costs import cached_numbers, flops_per_token, kv_bytes_per_token, parameter_count
-from examples.lab.experiment import Claim, Experiment, rounded, sig, tolerance
+from examples.lab.experiment import Experiment, sig, tolerance, worst
 
 REAL = "smollm2"
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 # --------------------------------------------------------------------------------------------------------- Llama, on real weights
+
+
+def rounded(rows, digits=3):
+    return [{k: sig(v, digits) if isinstance(v, float) else v for k, v in row.items()} for row in rows]
 
 
 def _agreement(model):
@@ -43,12 +49,12 @@ def _agreement(model):
 
 
 def _mask(model):
-    found = ch04.influence(model, default_ids(model, 10))
-    return {"tokens": len(found), "influence_above_diagonal": ch04.above_diagonal(found)}
+    found = influence(model, default_ids(model, 10))
+    return {"tokens": len(found), "influence_above_diagonal": above_diagonal(found)}
 
 
 def _residual(model):
-    rows = rounded(ch04.residual_statistics(model, default_ids(model, 17)))
+    rows = rounded(residual_statistics(model, default_ids(model, 17)))
     top = max(rows, key=lambda r: r["largest"])
     written = max(rows[1:], key=lambda r: r["mlp_norm"])
     return {
@@ -66,8 +72,8 @@ def _residual(model):
 
 def _residual_others(model):
     rows = []
-    for text in ch04.OTHERS:
-        found = ch04.residual_statistics(model, encode(text, model))
+    for text in OTHERS:
+        found = residual_statistics(model, encode(text, model))
         top = max(found, key=lambda r: r["largest"])
         keep = {k: top[k] for k in ("layer", "largest", "position", "dimension", "largest_over_median")}
         rows.append({"text": text, **rounded([keep])[0]})
@@ -82,7 +88,7 @@ def _residual_others(model):
 def _time(model):
     rows = []
     for tokens in (16, 128, 512):
-        found = ch04.component_times(model, tokens, runs=3)
+        found = component_times(model, tokens, runs=3)
         for c in found["components"]:
             name = c["component"].replace("_", " ")
             rows.append(
@@ -95,7 +101,7 @@ def _time(model):
 # ------------------------------------------------------------------------------------------------------------- the families
 
 
-def _families(_):
+def _families(_=None):
     cases = ex.agreements()
     shown = [
         {"case": c["case"], "positions": c["positions"], "same_argmax": c["same_argmax"], "parameters": c["parameters"]}
@@ -103,7 +109,7 @@ def _families(_):
     ]
     values = tolerance(
         ex.BOUND,
-        ch04.worst(c["worst"] for c in cases),
+        worst(c["worst"] for c in cases),
         cases=shown,
         count=len(cases),
         model_types=len({c["model_type"] for c in cases}),
@@ -119,11 +125,11 @@ def _families(_):
     return values | {"held": values["held"] and also and values["influence_above_diagonal"] == 0}
 
 
-def _cached(_):
+def _cached(_=None):
     rows = [ex.cached_agreement(*case) for case in ex.CASES]
     values = tolerance(
         ex.BOUND,
-        ch04.worst(r["worst"] for r in rows),
+        worst(r["worst"] for r in rows),
         count=len(rows),
         splits=len(ex.SPLITS),
         positions=sum(r["positions"] for r in rows),
@@ -133,11 +139,11 @@ def _cached(_):
     return values | {"held": values["held"] and values["bytes_as_counted"] and values["same_argmax"] == values["positions"]}
 
 
-def _alibi(_):
+def _alibi(_=None):
     return rounded([ex.alibi_rounding()], 2)[0]
 
 
-def _latent(_):
+def _latent(_=None):
     config = serving.config_named("deepseek-v3")
     forms = [
         {
@@ -153,7 +159,7 @@ def _latent(_):
     return tolerance(ex.BOUND, found["relative_difference"], forms=forms, cache_ratio=round(ratio, 1), positions=found["positions"])
 
 
-def _effects(_):
+def _effects(_=None):
     rows = []
     for r in ex.option_effects():
         rows.append(
@@ -191,7 +197,7 @@ def _effects(_):
 # ---------------------------------------------------------------------------------------------------------------- counting
 
 
-def _counts(_):
+def _counts(_=None):
     from transformers import AutoConfig, AutoModelForCausalLM, logging
 
     logging.set_verbosity_error()
@@ -217,7 +223,7 @@ def _counts(_):
     }
 
 
-def _costs(_):
+def _costs(_=None):
     tokens, batch = ex.SERVED
     rows = []
     for r in serving.serving_table(tokens=tokens, batch=batch):
@@ -244,7 +250,7 @@ def _costs(_):
     }
 
 
-def _trace(_):
+def _trace(_=None):
     config = serving.config_named("llama-3-8b")
     small, large = serving.decode_step(config, 2000), serving.decode_step(config, 32768, 64)
     times, later = serving.step_times(small), serving.step_times(large)
@@ -300,7 +306,7 @@ def _trace(_):
     }
 
 
-def _windows(_):
+def _windows(_=None):
     rows = []
     for r in serving.window_rows():
         keep = {k: r[k] for k in ("model", "window", "layers_with_window", "layers")}
@@ -320,7 +326,7 @@ def _windows(_):
 # ------------------------------------------------------------------------------------------------- norms, positions, ablations
 
 
-def _depth(_):
+def _depth(_=None):
     rows = rounded(ex.depths())
     by = {(r["norm_place"], r["layers"]): r for r in rows}
     return {
@@ -340,7 +346,7 @@ def _depth(_):
     }
 
 
-def _training(_):
+def _training(_=None):
     rows = [{**r, "losses": [sig(x) for x in r["losses"]], "loss": sig(r["loss"])} for r in ex.trainings()]
     by = {(r["norm_place"], r["layers"]): r["loss"] for r in rows}
     warm = sig(ex.training("post", 24, warm_up=100))
@@ -363,7 +369,7 @@ def _shift(model):
     rows = [ex.shift(model, ids, by) for by in (1, 100, 1000)]
     values = tolerance(
         1e-4,
-        ch04.worst(r["worst"] for r in rows),
+        worst(r["worst"] for r in rows),
         tokens=ids.shape[1],
         shifts=[{"by": r["by"], "same_argmax": r["same_argmax"], "positions": r["positions"]} for r in rows],
     )
@@ -649,50 +655,5 @@ EXPERIMENTS = (
         _option_times,
         model=REAL,
         seconds=20,
-    ),
-)
-
-CLAIMS = (
-    Claim(
-        "ch14.why-sinks",
-        "hypothesis",
-        "The massive activation serves attention as a place to put weight that is not needed elsewhere.",
-        ("ch14.residual", "ch14.residual-others"),
-        "It was found, not taken out; what attention does with it was not measured here.",
-    ),
-    Claim(
-        "ch14.why-pre-norm",
-        "hypothesis",
-        "The larger rate is too large for deep post-norm models because every layer's update passes the norms of all after it.",
-        ("ch14.depth", "ch14.training"),
-        "The failure and the gradients are measured on the same small models; that the one causes the other is not.",
-    ),
-    Claim(
-        "ch14.no-quality",
-        "not shown here",
-        "Which option gives a better model.",
-        ("ch14.effects",),
-        "Costs are counted; no two models were trained that differ in an option alone, but for where the norms stand.",
-    ),
-    Claim(
-        "ch14.no-trained-without",
-        "not shown here",
-        "How a model would do that had been trained without what an ablation takes out.",
-        ("ch14.ablations", "ch14.ablations-llama"),
-        "The weights were trained with it.",
-    ),
-    Claim(
-        "ch14.no-gpu",
-        "not shown here",
-        "Any time on a GPU, in half precision or with fused kernels; kernel launches.",
-        (),
-        "The times at an accelerator's rates are counts over a data sheet's numbers.",
-    ),
-    Claim(
-        "ch14.no-real-families",
-        "not shown here",
-        "That a published checkpoint of the other families agrees: only tiny random models of them and one real Llama were run.",
-        ("ch14.families", "ch14.agreement"),
-        "No such checkpoint could be had here; the code reads them from the hub.",
     ),
 )

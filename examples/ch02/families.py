@@ -14,7 +14,7 @@ from examples.ch02.config import ACTIVATION_NAMES, BIASED, Config, Experts, GPT2
 from examples.lab.script import BadInput
 
 VARIANTS = "examples.ch14.variants"  # the configurable forward pass, which runs the general form of any family
-PROGRAMS = {  # by model_type, the module that holds its forward pass and its formulas
+PROGRAMS = {  # by model_type, the module that holds its forward pass
     "gpt2": "examples.ch04.gpt2_from_scratch",
     "llama": "examples.ch14.llama_from_scratch",
     **dict.fromkeys(("openai-gpt", "gpt_bigcode", "bloom", "xglm", "mistral", "mixtral", "qwen2"), VARIANTS),
@@ -22,13 +22,21 @@ PROGRAMS = {  # by model_type, the module that holds its forward pass and its fo
 }
 
 
+FORMULAS = {"gpt2": "examples.ch04.cost_model"} | dict.fromkeys(list(PROGRAMS)[1:], "examples.ch14.costs")
+
+
 def program(model) -> ModuleType:
-    """The module that runs a `Model`, or the models of a config: `forward`, `pass_over`, `unembed`, `new_cache`, cost formulas.
+    """The module that runs a `Model`, or the models of a config: `forward`, `pass_over`, `unembed`, `new_cache`.
 
     It is imported here, by name, since it belongs to a later chapter.
     """
     named = getattr(model, "module", None) or PROGRAMS[getattr(model, "config", model).model_type]
     return importlib.import_module(named)
+
+
+def formulas(config: GPT2Config | Config) -> ModuleType:
+    """The module of a config's cost formulas: `parameter_count`, `flops_per_token`, `flops_per_pass`; imported like `program`."""
+    return importlib.import_module(FORMULAS[config.model_type])
 
 
 # Fields that cannot change a logit, whatever they say.

@@ -1,26 +1,17 @@
 """Chapter 2: a model is a bundle of config, weights and tokenizer, and loading it is checking it.
 
-    python examples/ch02/model.py                                   # the manifest of the embedded model
-    python examples/ch02/model.py --model openai-community/gpt2     # of a real GPT-2, from the hub
-    python examples/ch02/model.py --model random:gpt2-xl --tensors  # of a published shape with random weights
-
 `load` returns a `Model`. Its files hold exactly the tensors of `tensor_shapes(config)`: one missing, left over or of another shape
 is an error, never a guess.
 """
 
 import importlib.util
-import json
 import math
 import os
 import re
 import shutil
-import sys
 import zlib
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-
-if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 
@@ -28,9 +19,10 @@ from examples.ch02 import checkpoint, hub
 from examples.ch02.config import Config, GPT2Config, general
 from examples.ch02.families import VARIANTS, program, read_config
 from examples.ch02.layout import embedding_name, general_weights, is_buffer, tensor_shapes
-from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, write_whole
+from examples.lab.script import BadInput, dump_json, read_json, write_whole
 
 EMBEDDED = Path(__file__).resolve().parent / "embedded"
+DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16")}  # that a pass computes in
 TORCH_DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 
@@ -76,6 +68,28 @@ class Model:
 def run(model: Model, ids: torch.Tensor, **options) -> torch.Tensor:
     """Logits [B, T, V] of `ids` [B, T] by the model's own program; options as its `forward` takes them."""
     return program(model).forward(ids, model.weights, model.config, **options)
+
+
+def load_for(args) -> Model:
+    """The model that a script's arguments name: --model, and where the script has them --dtype, --device, --seed, --threads.
+
+    Sets torch's threads. Raises BadInput like `load`, for a device that is not there, and for a weight that is NaN or infinite.
+    """
+    torch.set_num_threads(args.threads)
+    device = getattr(args, "device", "cpu")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise BadInput("--device cuda: torch sees no such device here; leave it out")
+    model = load(args.model, dtype=DTYPES[getattr(args, "dtype", "float32")], seed=args.seed)
+    check_finite(model, args.model)
+    return model.to(device=device)
+
+
+def check_finite(model: Model, source: str) -> None:
+    """Raise BadInput when a weight of the model, loaded from `source`, is NaN or infinite."""
+    for name, w in model.weights.items():
+        if not w.isfinite().all():
+            dtype = str(w.dtype).removeprefix("torch.")
+            raise BadInput(f"{source}: {name} holds NaN or infinity in {dtype}; take another dtype or model")
 
 
 def require(config: GPT2Config | Config, kind: str, what: str) -> None:
@@ -367,57 +381,3 @@ def _row(name, shape, dtype, size):
 
 def _file(path, digests):
     return {"name": path.name, "bytes": path.stat().st_size, **({"sha256": hub.sha256(path)} if digests else {})}
-
-
-def options():
-    """The script's argument parser."""
-    parser = Parser(prog="model.py", description=__doc__.splitlines()[0]).add("model", "seed", "json")
-    parser.add_argument("--tensors", action="store_true", help="list every tensor, not only the sums by kind")
-    return parser
-
-
-@command
-def main(argv=None):
-    """Print the manifest of a model."""
-    args = options().parse_args(argv)
-    manifest = load(args.model, dtype=None, seed=args.seed, digests=True).manifest
-    if args.json:
-        print(dump_json(manifest), end="")
-        return
-    print(f"{manifest['source']}: a {manifest['model_type']} with {manifest['parameters']:,} parameters, head {manifest['head']}")
-    if manifest["commit"]:
-        print(f"commit {manifest['commit']}; pin it with --model {args.model.partition('@')[0]}@{manifest['commit']}")
-    print()
-    print(table(["config", "value"], [[k, json.dumps(v)] for k, v in manifest["config"].items()]))
-    print()
-    if manifest["files"]:
-        print(table(["file", "bytes", "sha256"], [[f["name"], f"{f['bytes']:,}", f["sha256"]] for f in manifest["files"]]))
-        print()
-    rows = manifest["tensors"] + manifest["buffers"]
-    if not args.tensors:
-        rows = _by_kind(rows)
-    print(table(["tensor", "shape", "dtype", "bytes"], [[r["name"], r["shape"], r["dtype"], f"{r['bytes']:,}"] for r in rows]))
-    print()
-    for what, held in (("parameters", manifest["tensors"]), ("buffers", manifest["buffers"])):
-        count = sum(math.prod(r["shape"]) for r in held)
-        print(f"{what}: {count:,} numbers in {len(held)} tensors, {sum(r['bytes'] for r in held):,} bytes")
-
-
-def _by_kind(rows):
-    """Rows of one kind, say `h.*.mlp.c_fc.weight`, as one row with the sum of their bytes."""
-    kinds = {}
-    for row in rows:
-        kinds.setdefault((re.sub(r"^h\.\d+\.", "h.*.", row["name"]), tuple(row["shape"]), row["dtype"]), []).append(row["bytes"])
-    return [
-        {
-            "name": name,
-            "shape": (f"{len(sizes)} x " if len(sizes) > 1 else "") + str(list(shape)),
-            "dtype": dtype,
-            "bytes": sum(sizes),
-        }
-        for (name, shape, dtype), sizes in kinds.items()
-    ]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

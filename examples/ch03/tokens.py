@@ -72,15 +72,15 @@ def random_ids(model: Model, tokens: int, batch: int = 1, seed: int = 0) -> torc
     return ids.to(model.device)
 
 
-def default_ids(model: Model, tokens: int, seed: int = 0) -> torch.Tensor:
-    """ids [1, tokens] for an experiment that was given no text: the start of LONG, or random ids without a tokenizer.
+def default_ids(model: Model, tokens: int, seed: int = 0, text: str = LONG) -> torch.Tensor:
+    """ids [1, tokens] for an experiment that was given no text: the start of `text`, or random ids without a tokenizer.
 
     Shorter where the model takes fewer.
     """
     tokens = min(tokens, model.config.n_positions)
     if model.tokenizer is None:
         return random_ids(model, tokens, seed=seed)
-    return encode(LONG, model)[:, :tokens]
+    return encode(text, model)[:, :tokens]
 
 
 def prompt_batches(model: Model, texts: tuple[str, ...] = PROMPTS, seed: int = 0) -> list[torch.Tensor]:
@@ -88,6 +88,16 @@ def prompt_batches(model: Model, texts: tuple[str, ...] = PROMPTS, seed: int = 0
     if model.tokenizer is None and texts is PROMPTS:
         return [random_ids(model, min(t, model.config.n_positions), seed=seed + i) for i, t in enumerate(PROMPT_LENGTHS)]
     return [encode(text, model) for text in texts]
+
+
+def ids_for(args, model: Model, tokens: int, text: str = LONG) -> torch.Tensor:
+    """ids [1, T] of a script's --prompt, whole; without one the first `tokens` of `text`, or random ids without a tokenizer."""
+    return default_ids(model, tokens, args.seed, text) if args.prompt is None else encode(args.prompt, model)
+
+
+def shown(ids: torch.Tensor, model: Model) -> str:
+    """ids [1, T] for a person: their text in quotation marks, or the ids themselves where the model has no tokenizer."""
+    return repr(decode(ids[0], model)) if model.tokenizer else f"random ids {ids[0].tolist()}"
 
 
 def embedding_share(config: GPT2Config | Config) -> tuple[int, int]:

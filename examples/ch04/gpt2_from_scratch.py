@@ -1,9 +1,7 @@
-"""Chapter 4: GPT-2's forward pass written by hand, and what it costs, from its config alone.
+"""Chapter 4: GPT-2's forward pass written by hand.
 
-    python examples/ch04/gpt2_from_scratch.py             # the tour
-    python examples/ch04/gpt2_from_scratch.py count       # also: flops, shapes, compare, mask, residual, time; each takes --help
-
-The commands that take --model take any family, each by the forward pass of its own program; the cost model here is GPT-2's.
+    python examples/ch04/gpt2_from_scratch.py                                    # the most probable next tokens
+    python examples/ch04/gpt2_from_scratch.py --prompt "Good night, good night"
 
 Shapes: B batch, T positions, d model width, h heads, dh head width (d = h dh), f feed-forward width, V vocabulary, L layers;
 S positions that are seen, T or with chapter 10's cache more, and g heads with keys and values, in a GPT-2 all h.
@@ -22,7 +20,9 @@ import torch
 from torch import Tensor
 
 from examples.ch02.config import GPT2Config
-from examples.lab.script import BadInput, command
+from examples.ch02.model import load_for, run
+from examples.ch03.tokens import decode, ids_for
+from examples.lab.script import BadInput, Parser, answer, command, table
 
 # -------------------------------------------------------------------------------------------------------- the forward pass
 # What is done in place is done to a tensor that the same function has just made: never to an input, a weight or a traced tensor.
@@ -234,102 +234,38 @@ def check_ids(ids: Tensor, config) -> None:
         raise BadInput(f"id {bad} is outside the vocabulary, 0 to {config.vocab_size - 1}; use this model's own tokenizer")
 
 
-# ---------------------------------------------------------------------------------------------------------- the cost model
+# ------------------------------------------------------------------------------------------------------------- the next token
+
+PROMPT = "Good morrow, my"
 
 
-def parameter_count(config: GPT2Config) -> dict[str, int]:
-    """{component: parameters, ..., "total"}, in closed form. Each number is one weight; a tied head is counted once.
-
-    A layer has 4 d^2 + 4 d in attention, 2 d f + f + d in the feed-forward network, and 4 d in its two norms.
-    """
-    d, f, L, V = config.n_embd, config.inner_width, config.n_layer, config.vocab_size
-    counts = {
-        "token_embedding": V * d,
-        "position_embedding": config.n_positions * d,
-        "attention": L * (4 * d * d + 4 * d),
-        "feed_forward": L * (2 * d * f + f + d),
-        "norms": L * 4 * d + 2 * d,
-        "output_projection": 0 if config.tie_word_embeddings else V * d,
-    }
-    return counts | {"total": sum(counts.values())}
+def next_tokens(model, ids, count=5):
+    """The `count` most probable next tokens after `ids` [1, T]: [{id, piece, probability}], the lower id first on a tie."""
+    probabilities = torch.softmax(run(model, ids)[0, -1].double(), dim=-1)  # [V]
+    order = torch.argsort(probabilities, descending=True, stable=True)[:count].tolist()
+    pieces = [decode([i], model) if model.tokenizer else None for i in order]
+    return [{"id": i, "piece": p, "probability": probabilities[i].item()} for i, p in zip(order, pieces, strict=True)]
 
 
-def flops_per_token(config: GPT2Config, context: int) -> dict[str, int]:
-    """{component: FLOPs, ..., "total"} of the matmuls for one output token that attends over `context` positions.
-
-    A multiply-add is 2 FLOPs, so a matrix costs 2 a weight; q k and the sum over v cost 2 h dh = 2 d each for every position
-    seen. Nothing is halved for the mask. Look-ups, norms, biases, softmax and GELU are not counted. The convention is that of
-    Kaplan et al., "Scaling Laws for Neural Language Models" (2020), table 1, with the output projection counted too.
-    Raises BadInput for a context outside 1 to n_positions.
-    """
-    if not 1 <= context <= config.n_positions:
-        raise BadInput(f"context {context} is not within 1 to n_positions {config.n_positions}; give one that is")
-    d, f, L = config.n_embd, config.inner_width, config.n_layer
-    flops = {
-        "attention_projections": L * 2 * 4 * d * d,
-        "attention_scores_and_values": L * 4 * d * context,
-        "feed_forward": L * 2 * 2 * d * f,
-        "output_projection": 2 * d * config.vocab_size,
-    }
-    return flops | {"total": sum(flops.values())}
-
-
-def flops_per_pass(config: GPT2Config, tokens: int, batch: int = 1, pairs: str = "full") -> dict[str, int]:
-    """{component: FLOPs, ..., "total"} of one pass over [batch, tokens].
-
-    pairs: "full" counts the whole T x T rectangle of query and key, which is what `forward` executes, masked or not; "causal"
-    counts only the T (T + 1) / 2 visible ones, which is what the result needs. Raises BadInput like `flops_per_token`.
-    """
-    if pairs not in ("full", "causal"):
-        raise BadInput(f"pairs is {pairs!r}; give full or causal")
-    flops = {name: n * batch * tokens for name, n in flops_per_token(config, tokens).items() if name != "total"}
-    if pairs == "causal":  # the mean number of visible positions is (T + 1) / 2
-        flops["attention_scores_and_values"] = batch * config.n_layer * 4 * config.n_embd * tokens * (tokens + 1) // 2
-    return flops | {"total": sum(flops.values())}
-
-
-def tensor_table(config: GPT2Config, tokens: int, batch: int = 1, bytes_per_number: int = 4) -> list[dict]:
-    """Every tensor that the pass over [batch, tokens] names: one dict(point, count, shape, bytes, growth, traced) each.
-
-    count: how many the pass makes, 1 or L. bytes: of one. growth: how bytes grow with T, "T" or "T^2". traced: whether it is
-    one of POINTS. Left out are temporaries within a line, in layer norm, GELU or softmax, none larger than what the line makes.
-    Raises BadInput for tokens outside 1 to n_positions.
-    """
-    if not 1 <= tokens <= config.n_positions:
-        raise BadInput(f"{tokens} tokens are not within 1 to n_positions {config.n_positions}; give as many as that")
-    L, sizes = config.n_layer, {"B": batch, "T": tokens, "S": tokens, "d": config.n_embd, "3d": 3 * config.n_embd}
-    sizes |= {"h": config.n_head, "g": config.kv_heads, "dh": config.head_width, "f": config.inner_width, "V": config.vocab_size}
-    shapes = {"embedding": POINTS["embedding"], "mask": "T S"}
-    for point, shape in LAYER_POINTS.items():  # with what the lines between them make
-        shapes |= {"q": {"qkv": "B T 3d"}, "attention": {"mixed": "B T d"}, "hidden": {"inner": "B T f"}}.get(point, {})
-        shapes[point] = shape
-    shapes |= {point: POINTS[point] for point in ("final_norm", "logits")}
-    return [
-        {
-            "point": point,
-            "count": 1 if point in ("embedding", "mask", "final_norm", "logits") else L,
-            "shape": [sizes[letter] for letter in shape.split()],
-            "bytes": math.prod(sizes[letter] for letter in shape.split()) * (4 if point == "mask" else bytes_per_number),
-            "growth": "T^2" if "T S" in shape else "T",
-            "traced": point in POINTS,
-        }
-        for point, shape in shapes.items()
-    ]
+def next_token_table(rows):
+    """Text of the rows of `next_tokens`."""
+    shown = [["n/a" if r["piece"] is None else repr(r["piece"]), r["id"], f"{r['probability']:.2%}"] for r in rows]
+    return table(["next token", "id", "probability"], shown)
 
 
 def options():
     """The script's argument parser."""
-    from examples.ch04 import tour as commands
-
-    return commands.options()
+    parser = Parser(prog="gpt2_from_scratch.py", description=__doc__.splitlines()[0])
+    return parser.add("model", "dtype", "device", "prompt", "threads", "seed", "json")
 
 
 @command
 def main(argv=None):
-    """Run one of the chapter's commands; the tour when none is named."""
-    from examples.ch04 import tour as commands
-
-    commands.run(argv)
+    """Print the most probable next tokens after a prompt."""
+    args = options().parse_args(argv)
+    model = load_for(args)
+    ids = ids_for(args, model, 10, PROMPT)
+    answer(args, {"next_tokens": next_tokens(model, ids)}, lambda values: next_token_table(values["next_tokens"]))
 
 
 if __name__ == "__main__":

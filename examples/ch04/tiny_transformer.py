@@ -19,7 +19,8 @@ import torch
 
 from examples.ch02.model import random_tensor
 from examples.ch04.gpt2_from_scratch import causal_mask, check_ids, gelu, layer_norm, no_trace
-from examples.lab.script import BadInput, Parser, command, dump_json, table, whole_number
+from examples.lab.experiment import Experiment
+from examples.lab.script import BadInput, Parser, answer, command, table, whole_number
 
 DEPTHS = (1, 2, 4, 8, 16)
 
@@ -131,6 +132,59 @@ def count_depths(config, depths=DEPTHS, seed=0):
     return rows
 
 
+def measure(config=None, tokens=8, seed=0):
+    """Shapes of a pass over `tokens` random ids, the causal check with the mask and without, and the counts at five depths."""
+    config = TinyConfig() if config is None else config
+    weights = make_weights(config, seed)
+    ids = torch.randint(config.vocab_size, (1, tokens), generator=torch.Generator().manual_seed(seed))
+    depths = count_depths(config, seed=seed)
+    on, off = causal_check(config, weights, ids), causal_check(config, weights, ids, causal=False)
+    return {
+        "config": vars(config),
+        "tokens": tokens,
+        "tensors": shape_report(config, weights, ids),
+        "depths": depths,
+        "all_equal": all(r["formula"] == r["counted"] for r in depths),
+        "largest_earlier_change": on["earlier"],
+        "changes_without_mask": off["earlier"] > 0,
+        "with_mask": on,
+        "without_mask": off,
+    }
+
+
+def report(values):
+    """Text of {"tiny": ...}."""
+    v = values["tiny"]
+    c = v["config"]
+    rows = [[r["point"], "" if r["layer"] is None else r["layer"], r["shape"], f"{r['bytes']:,}"] for r in v["tensors"]]
+    parts = [
+        f"A random transformer: L {c['n_layer']}, d {c['n_embd']}, h {c['n_head']}, V {c['vocab_size']}, T {v['tokens']}",
+        "",
+        table(["tensor", "layer", "shape", "bytes"], rows),
+        "",
+    ]
+    for name in ("with", "without"):
+        before, at = (f"{v[f'{name}_mask'][key]:.3g}" for key in ("earlier", "last"))
+        parts.append(f"{name} the mask, another last id changes the logits before it by {before}, at it by {at}")
+    counts = [[r["layers"], f"{r['formula']:,}", f"{r['counted']:,}"] for r in v["depths"]]
+    return "\n".join([*parts, "", table(["layers", "parameters by formula", "by counting"], counts)])
+
+
+EXPERIMENTS = (
+    Experiment(
+        "ch04.tiny",
+        "exact",
+        "The tiny transformer's parameter formula matches its tensors at five depths, and its mask holds exactly.",
+        "A random model: nothing about a trained one.",
+        measure,
+        model="tiny (random, seed 0)",
+        loads=False,
+        movable=False,
+        leaves_out=("with_mask", "without_mask"),
+    ),
+)
+
+
 def options():
     """The script's argument parser."""
     parser = Parser(prog="tiny_transformer.py", description=__doc__.splitlines()[0]).add("threads", "seed", "json")
@@ -147,33 +201,7 @@ def main(argv=None):
     config = TinyConfig(n_layer=args.layers)
     if args.tokens > config.n_positions:
         raise BadInput(f"--tokens {args.tokens} is more than n_positions {config.n_positions}; give fewer")
-    weights = make_weights(config, args.seed)
-    ids = torch.randint(config.vocab_size, (1, args.tokens), generator=torch.Generator().manual_seed(args.seed))
-    value = {
-        "config": vars(config),
-        "shapes": shape_report(config, weights, ids),
-        "causal": causal_check(config, weights, ids),
-        "not_causal": causal_check(config, weights, ids, causal=False),
-        "parameters": count_depths(config, seed=args.seed),
-    }
-    if args.json:
-        print(dump_json(value), end="")
-        return
-    print(
-        f"A random transformer: L {config.n_layer}, d {config.n_embd}, h {config.n_head}, V {config.vocab_size}, T {args.tokens}\n"
-    )
-    rows = [[r["point"], "" if r["layer"] is None else r["layer"], r["shape"], f"{r['bytes']:,}"] for r in value["shapes"]]
-    print(table(["tensor", "layer", "shape", "bytes"], rows))
-    for name, found in (("with", value["causal"]), ("without", value["not_causal"])):
-        before, at = f"{found['earlier']:.3g}", f"{found['last']:.3g}"
-        print(f"\n{name} the mask, another last id changes the logits before it by {before}, at it by {at}", end="")
-    print("\n")
-    print(
-        table(
-            ["layers", "parameters by formula", "by counting"],
-            [[r["layers"], f"{r['formula']:,}", f"{r['counted']:,}"] for r in value["parameters"]],
-        )
-    )
+    answer(args, {"tiny": measure(config, args.tokens, args.seed)}, report)
 
 
 if __name__ == "__main__":

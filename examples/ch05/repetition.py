@@ -12,10 +12,10 @@ from examples.ch02.config import GPT2Config
 from examples.ch02.model import Model, run
 from examples.ch03 import tokens as ch03
 from examples.ch03.tokens import decode, encode, random_ids
-from examples.ch04 import agreement as ch04
 from examples.ch04.library import library_model
 from examples.ch05.generate import generate
 from examples.ch05.sampling import draw, probabilities
+from examples.lab.experiment import largest, worst
 
 PROMPTS = (*ch03.PROMPTS, "HAMLET:\n", "JULIET:", "What is the", "O")
 WINDOW = 64  # tokens that each step of the long runs sees
@@ -83,7 +83,7 @@ def compare_filters(count=1000, seed=0):
     The kept sets are compared with the library on the same float32 logits; the probabilities with the library in float64, since
     it divides by the temperature before it takes the largest off, and loses digits where logits are large.
     """
-    same, ties, worst, library = 0, 0, 0.0, 0.0
+    same, ties, farthest, library = 0, 0, 0.0, 0.0
     for i, logits in enumerate(logits_rows(count, seed)):
         setting = SETTINGS[(i * 37) % len(SETTINGS)]
         ours = probabilities(logits, *setting)
@@ -93,10 +93,10 @@ def compare_filters(count=1000, seed=0):
         rounded = library_probabilities(logits[None], *setting)[0]
         theirs = library_probabilities(logits[None].double(), *setting)[0]
         same += bool(((ours > 0) == (rounded > 0)).all())
-        worst = ch04.worst([worst, ch04.largest(ours.double() - theirs)])
-        library = ch04.worst([library, ch04.largest(rounded.double() - theirs)])
+        farthest = worst([farthest, largest(ours.double() - theirs)])
+        library = worst([library, largest(rounded.double() - theirs)])
     found = {"rows": count, "ties_cut": ties, "compared": count - ties, "same_kept": same}
-    return found | {"largest_difference": worst, "library_in_float32": library}
+    return found | {"largest_difference": farthest, "library_in_float32": library}
 
 
 def draw_frequencies(logits, draws, seed=0, **settings):

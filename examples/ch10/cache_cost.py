@@ -10,11 +10,11 @@ from examples.ch02.config import general
 from examples.ch02.families import read_config
 from examples.ch02.model import PUBLISHED, load, load_config
 from examples.ch03.tokens import decode
-from examples.ch04 import agreement as ch04
 from examples.ch05.generate import generate
 from examples.ch10 import cache_parity as ex
 from examples.ch10 import wrong_caches as plots
 from examples.ch10.kv_cache import Cached, cache_bytes, cached_numbers
+from examples.lab.experiment import worst
 from examples.lab.figure import check_target
 from examples.lab.script import BadInput, Parser, number_list, progress_bar, show, table, whole_number
 
@@ -96,7 +96,7 @@ def tour(args):
     naive = generate(ids, model, new, end=None).sequence()
     counts = ex.tokens_processed(ids.shape[1], new)
     rows = ex.compare_splits(model, ids)
-    worst = ch04.worst(r["relative_difference"] for r in rows)
+    farthest = worst(r["relative_difference"] for r in rows)
     text = decode(ours, model) if model.tokenizer else str(ours)
     full, config = model.config.n_positions, general(model.config)
     size = cache_bytes(config, full)
@@ -112,7 +112,7 @@ def tour(args):
         same_as_naive=ours == naive,
         computed=cached.computed,
         naive=counts["naive"],
-        worst_split=worst,
+        worst_split=farthest,
         cache_bytes=size,
         bytes_per_token=cache_bytes(config, 1),
     )
@@ -124,7 +124,7 @@ def tour(args):
         f"The cache after {len(ours)} new tokens holds {cached.cache.length} {what}, those of the prompt and of "
         f"{len(ours) - 1} new ones: the last token was chosen and not yet fed.{but}",
         f"It takes {cache_bytes(config, 1):,} bytes a token{while_filling}, {size:,} for all {full:,} positions.",
-        f"The prompt fed in five ways, beside the oracle: at most {worst:.0e} of the largest logit apart.",
+        f"The prompt fed in five ways, beside the oracle: at most {farthest:.0e} of the largest logit apart.",
         "",
         "Next: the same script with splits, invariants, failures, cost or memory; --help says what each takes.",
     ]
@@ -148,9 +148,7 @@ def splits(args):
         "",
         "Uneven chunks, point by point:",
         "",
-        table(
-            ["point of the pass", "tensors", "difference / value"], [[p, len(x), f"{ch04.worst(x):.1e}"] for p, x in points.items()]
-        ),
+        table(["point of the pass", "tensors", "difference / value"], [[p, len(x), f"{worst(x):.1e}"] for p, x in points.items()]),
     ]
     return value, "\n".join(text)
 

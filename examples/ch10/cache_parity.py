@@ -10,13 +10,14 @@ import time
 import torch
 
 from examples.ch02.config import GPT2Config
-from examples.ch02.families import program
+from examples.ch02.families import formulas, program
 from examples.ch02.model import random_model, require, run
 from examples.ch03.tokens import decode, default_ids, random_ids
-from examples.ch04 import agreement as ch04
+from examples.ch04.agreement import agreement
 from examples.ch04.library import library_model
 from examples.ch05.generate import generate, whole_text
 from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, check, feed, forward_cached, mask_after, positions
+from examples.lab.experiment import largest, median_after, worst
 from examples.lab.script import BadInput
 
 GPT3 = GPT2Config(vocab_size=50257, n_positions=2048, n_embd=12288, n_layer=96, n_head=96)
@@ -70,7 +71,7 @@ def compare_splits(model, ids):
     whole = run(model, ids)
     rows = []
     for name, sizes in splits(ids.shape[1]).items():
-        rows.append({"split": name, "chunks": len(sizes), **ch04.agreement(in_chunks(model, ids, sizes)[0], whole)})
+        rows.append({"split": name, "chunks": len(sizes), **agreement(in_chunks(model, ids, sizes)[0], whole)})
     return rows
 
 
@@ -111,12 +112,10 @@ def compare_layers(model, ids, sizes):
         left = ours[point, layer]
         visible = right > -float("inf")
         if torch.equal(left > -float("inf"), visible):
-            difference = ch04.largest(left[visible].double() - right[visible].double())
+            difference = largest(left[visible].double() - right[visible].double())
         else:  # another mask: wrong by all there is
-            difference = ch04.largest(right[visible])
-        rows.append(
-            {"point": point, "layer": layer, "largest_difference": difference, "largest_value": ch04.largest(right[visible])}
-        )
+            difference = largest(right[visible])
+        rows.append({"point": point, "layer": layer, "largest_difference": difference, "largest_value": largest(right[visible])})
     return rows
 
 
@@ -174,7 +173,7 @@ def reuse(model, prefix, endings):
         text = torch.cat([prefix, ending[None]], dim=1)
         second = Cached(model, cache=first.cache.copy())
         logits, whole = second(text)[:, -1], run(model, text)[:, -1]
-        near = ch04.largest(logits - whole) <= BOUND * ch04.largest(whole)
+        near = largest(logits - whole) <= BOUND * largest(whole)
         rows.append({"ending": len(ending), "computed": second.computed, "from_nothing": text.shape[1], "same": near})
     return rows
 
@@ -286,15 +285,15 @@ def failure(model, name, ids, prompt, capacity, tolerance=1e-3):
                 found[t - len(logits) + i] = row
     except Exception as error:  # whatever it is: the point is to see whether there is one
         raised = f"{type(error).__name__}: {error}"
-    top = ch04.largest(whole)
-    off = {t: ch04.largest(row - whole[t]) / top for t, row in found.items()}
+    top = largest(whole)
+    off = {t: largest(row - whole[t]) / top for t, row in found.items()}
     first = next((t for t in sorted(off) if not off[t] <= tolerance), None)
     return {
         "failure": name,
         "first": first,
         "at_first": None if first is None else off[first],
         "at_last": off[max(off)] if off else None,
-        "largest": ch04.worst(off.values()),
+        "largest": worst(off.values()),
         "moved": sum(not row.isfinite().all() or bool(row.argmax() != whole[t].argmax()) for t, row in found.items()),
         "positions": len(found),
         "raised": raised,
@@ -378,7 +377,7 @@ def flops_of_loop(config, prompt, new):
     """
 
     def step(past, T):
-        parts = program(config).flops_per_token(config, past + T)
+        parts = formulas(config).flops_per_token(config, past + T)
         return T * (parts["total"] - parts["output_projection"]) + parts["output_projection"]
 
     naive = sum(step(0, prompt + j) for j in range(new))
@@ -402,8 +401,8 @@ def loop_times(model, prompt, new, marks, runs=3, seed=0, timer=time.perf_counte
             progress()
     rows = []
     for m in marks:
-        naive, cached = (ch04.median_after(run[m - 1] for run in times[name]) for name in ("naive", "cached"))
-        after = ch04.median_after(run[m - 1] - run[0] for run in times["cached"])
+        naive, cached = (median_after(run[m - 1] for run in times[name]) for name in ("naive", "cached"))
+        after = median_after(run[m - 1] - run[0] for run in times["cached"])
         counted, (naive_flops, cached_flops) = tokens_processed(prompt, m), flops_of_loop(model.config, prompt, m)
         rows.append(
             {
@@ -426,7 +425,7 @@ def loop_times(model, prompt, new, marks, runs=3, seed=0, timer=time.perf_counte
 def memory(config, tokens, bytes_per_number=2):
     """Bytes of one sequence's cache at so many tokens, beside those of the weights, and how many sequences outweigh them."""
     one = cache_bytes(config, tokens, 1, bytes_per_number)
-    weights = program(config).parameter_count(config)["total"] * bytes_per_number
+    weights = formulas(config).parameter_count(config)["total"] * bytes_per_number
     return {"tokens": tokens, "cache_bytes": one, "weight_bytes": weights, "sequences_to_outweigh": weights // one + 1}
 
 
@@ -477,7 +476,7 @@ def decode_rates(model, tokens=64, runs=5, seed=0, timer=time.perf_counter, prog
                 calls[name]()
                 times[name].append(timer() - start)
                 progress()
-    rate = {name: tokens / ch04.median_after(times[name]) for name in calls}
+    rate = {name: tokens / median_after(times[name]) for name in calls}
     return {
         "tokens": tokens,
         **{f"{name}_per_s": rate[name] for name in calls},

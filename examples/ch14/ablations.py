@@ -23,7 +23,7 @@ import torch
 from examples.ch02.config import general
 from examples.ch02.model import general_form, load, run
 from examples.ch03.tokens import decode, encode
-from examples.ch04 import agreement as ch04
+from examples.ch04.agreement import LONGEST
 from examples.ch05.generate import generate
 from examples.ch14.ablation_plots import plot_by_position
 from examples.lab.figure import check_target
@@ -96,7 +96,7 @@ def held_windows(model, tokens=None):
     tokens = most if tokens is None else tokens
     if not 1 <= tokens <= most:
         raise BadInput(f"{tokens} tokens; the held text has 1 to {most} to predict, give one of these")
-    T = min(model.config.n_positions, ch04.LONGEST, tokens)
+    T = min(model.config.n_positions, LONGEST, tokens)
     starts = range(0, tokens - T + 1, T)
     return torch.stack([ids[s : s + T + 1] for s in starts])
 

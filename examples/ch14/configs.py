@@ -19,8 +19,7 @@ import math
 import torch
 
 from examples.ch02.layout import is_buffer, weight_shapes
-from examples.ch02.model import load, require
-from examples.ch04.agreement import check_finite
+from examples.ch02.model import check_finite, load, require
 from examples.ch10.kv_cache import cache_bytes
 from examples.ch14 import family_agreement as ex
 from examples.ch14 import serving

@@ -12,8 +12,11 @@ from examples.ch02.layout import tensor_shapes, weight_shapes
 from examples.ch02.model import Model, general_form, random_tensor, run
 from examples.ch03.tokens import encode, random_ids
 from examples.ch04 import agreement as ch04
+from examples.ch04.agreement import LONGEST, agreement
+from examples.ch04.causal_mask import above_diagonal, influence
 from examples.ch04.gpt2_from_scratch import Trace, causal_mask
 from examples.ch04.library import library_model, library_trace
+from examples.ch04.residual_trace import OTHERS
 from examples.ch05.generate import generate
 from examples.ch05.repetition import library_greedy
 from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, forward_cached, stream_cached
@@ -22,9 +25,10 @@ from examples.ch14 import peers, serving, variants
 from examples.ch14.ablations import PLAY
 from examples.ch14.costs import flops_per_token, kv_bytes_per_token, parameter_count
 from examples.ch14.ten_choices import options_of
+from examples.lab.experiment import largest, median_after, worst
 
 PROMPT = "The capital of France is"
-BEFORE = ch04.OTHERS[2]  # the text that stands before another one
+BEFORE = OTHERS[2]  # the text that stands before another one
 BAR = 1e-4  # of the largest logit: a Llama of many layers on real weights
 BOUND = 1e-5  # of the largest logit: the tiny models
 
@@ -39,12 +43,12 @@ def llama_agreement(model, prompt=PROMPT, tokens=40, seed=0, progress=lambda: No
     """
     library = library_model(model)
     prompts = ch04.compare_prompts(model, library, progress=progress) if model.tokenizer else []
-    full = min(ch04.LONGEST, model.config.n_positions)
+    full = min(LONGEST, model.config.n_positions)
     edges = []
     for batch, length in sorted({(1, 1), (1, min(2, full)), (4, min(64, full)), (1, full)}):
         ids = random_ids(model, length, batch, seed)
         with torch.no_grad():
-            edges.append(ch04.agreement(run(model, ids), library(ids, use_cache=False).logits))
+            edges.append(agreement(run(model, ids), library(ids, use_cache=False).logits))
         progress()
     ids = encode(prompt, model) if model.tokenizer else random_ids(model, min(5, full), seed=seed)
     layers = ch04.compare_layers(model, library, ids)
@@ -55,7 +59,7 @@ def llama_agreement(model, prompt=PROMPT, tokens=40, seed=0, progress=lambda: No
     theirs = library_greedy(library, ids, new)
     rows = prompts + edges
     found = {"prompts": prompts, "edges": edges, "layers": layers}
-    found["worst"] = ch04.worst(r["relative_difference"] for r in rows)
+    found["worst"] = worst(r["relative_difference"] for r in rows)
     found |= {"same_argmax": sum(r["same_argmax"] for r in rows), "positions": sum(r["positions"] for r in rows)}
     found |= {"greedy": ours, "greedy_tokens": new, "greedy_same": sum(a == b for a, b in zip(ours, theirs, strict=True))}
     return found | {"within": found["worst"] <= BAR and found["same_argmax"] == found["positions"]}
@@ -102,19 +106,19 @@ def case_agreement(case, kind, changes, seed=0):
     rows = []
     for batch, tokens in case_shapes(model.config):
         ids = random_ids(model, tokens, batch, seed)
-        rows.append(ch04.agreement(run(model, ids), library(ids, use_cache=False).logits))
+        rows.append(agreement(run(model, ids), library(ids, use_cache=False).logits))
     kept, ids = Trace(), random_ids(model, LENGTH, seed=seed)
     run(model, ids, trace=kept)
-    points = [ch04.largest(kept[key] - right) / ch04.largest(right) for key, right in library_trace(library, ids).items()]
+    points = [largest(kept[key] - right) / largest(right) for key, right in library_trace(library, ids).items()]
     return {
         "case": case,
         "model_type": kind,
-        "worst": ch04.worst(r["relative_difference"] for r in rows),
-        "worst_point": ch04.worst(points),
+        "worst": worst(r["relative_difference"] for r in rows),
+        "worst_point": worst(points),
         "points": len(points),
         "same_argmax": sum(r["same_argmax"] for r in rows),
         "positions": sum(r["positions"] for r in rows),
-        "above_diagonal": ch04.above_diagonal(ch04.influence(model, ids)),
+        "above_diagonal": above_diagonal(influence(model, ids)),
         "parameters": parameter_count(model.config)["total"],
         "library_parameters": sum(w.numel() for w in library.parameters()),
         "options": options_of(model.config),
@@ -211,7 +215,7 @@ def verified(effects, cases):
     rows = []
     for r in effects:
         mine = [c for c in cases if c["options"][r["choice"]] == r["option"]]
-        rows.append(r | {"cases": [c["case"] for c in mine], "worst": ch04.worst(c["worst"] for c in mine)})
+        rows.append(r | {"cases": [c["case"] for c in mine], "worst": worst(c["worst"] for c in mine)})
     return rows
 
 
@@ -261,7 +265,7 @@ def alibi_rounding(tokens=2048, seed=0):
         ours, theirs = run(model, ids), library(ids, use_cache=False).logits
         double = library.double()(ids, use_cache=False).logits
     found = {"ours": ours, "library": theirs, "library_float64": double}
-    return {"tokens": tokens} | {name: ch04.agreement(x, exact)["relative_difference"] for name, x in found.items()}
+    return {"tokens": tokens} | {name: agreement(x, exact)["relative_difference"] for name, x in found.items()}
 
 
 def in_absorbed_form(model):
@@ -273,7 +277,7 @@ def absorbed(tokens=LENGTH, seed=0):
     """Latent attention in both forms on the tiny DeepSeek-V3: how far apart, of the largest logit, over a batch of two."""
     _, model = case_models("deepseek_v3", {}, seed)
     ids = random_ids(model, tokens, 2, seed)
-    return ch04.agreement(run(in_absorbed_form(model), ids), run(model, ids))
+    return agreement(run(in_absorbed_form(model), ids), run(model, ids))
 
 
 SPLITS = ([1] * LENGTH, [7, 1, 5, 7], [LENGTH - 1, 1])  # ways to feed a text of LENGTH tokens
@@ -298,10 +302,10 @@ def cached_agreement(case, kind, changes, seed=0):
                 start += size
                 live = sum(x.nbytes for layer in range(form.config.n_layer) for x in cache.live(layer))
                 counted = counted and live == cache_bytes(form.config, start, 2)
-            rows.append(ch04.agreement(torch.cat(logits, 1), whole))
+            rows.append(agreement(torch.cat(logits, 1), whole))
     return {
         "case": case,
-        "worst": ch04.worst(r["relative_difference"] for r in rows),
+        "worst": worst(r["relative_difference"] for r in rows),
         "same_argmax": sum(r["same_argmax"] for r in rows),
         "positions": sum(r["positions"] for r in rows),
         "bytes_as_counted": counted,
@@ -447,7 +451,7 @@ def shift(model, ids, by):
     Learned positions must have as many rows. A family whose scores see differences of positions only gives the same logits.
     """
     model, at = general_form(model), torch.arange(ids.shape[1], device=model.device)
-    found = ch04.agreement(forward_at(model, ids, at + by), forward_at(model, ids, at))
+    found = agreement(forward_at(model, ids, at + by), forward_at(model, ids, at))
     return {"by": by, "worst": found["relative_difference"], "same_argmax": found["same_argmax"], "positions": found["positions"]}
 
 
@@ -476,7 +480,7 @@ def prefix_keys(model, before, ids):
         for point, name in (("k", "keys"), ("v", "values")):
             ours, right = alone[point, layer], whole[point, layer][:, :, t:]
             ours = on(ours, layer) if point == "k" else ours
-            row[name] = ch04.largest(ours - right) / (ch04.largest(right) or 1)
+            row[name] = largest(ours - right) / (largest(right) or 1)
         rows.append(row)
     return rows
 
@@ -511,7 +515,7 @@ def in_turns(steps, runs, timer=time.perf_counter):
             start = timer()
             step()
             times[name].append(timer() - start)
-    return {name: ch04.median_after(t) for name, t in times.items()}
+    return {name: median_after(t) for name, t in times.items()}
 
 
 def machine_rates(runs=5, timer=time.perf_counter):

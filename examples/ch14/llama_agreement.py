@@ -4,9 +4,8 @@ import json
 
 import torch
 
-from examples.ch02.model import load, require
+from examples.ch02.model import check_finite, load, require
 from examples.ch03.tokens import decode
-from examples.ch04 import agreement as ch04
 from examples.ch14 import family_agreement as ex
 from examples.lab.script import Parser, progress_bar, show, table, whole_number
 
@@ -33,7 +32,7 @@ def compare(args):
     """The agreement of one model with transformers, which reads a GGUF file by itself."""
     model = load(args.model, seed=args.seed)
     require(model.config, "llama", "chapter 14's script")
-    ch04.check_finite(model, args.model)
+    check_finite(model, args.model)
     with progress_bar("comparison") as bar:
         found = ex.llama_agreement(model, args.prompt, args.tokens, args.seed, bar.update)
     value = {"model": args.model, "threads": args.threads, "parameters": model.manifest["parameters"], "bar": ex.BAR, **found}
@@ -47,7 +46,7 @@ def compare(args):
     points = {}
     for r in layers:
         points.setdefault(r["point"], []).append(r["largest_difference"] / (r["largest_value"] or 1))
-    by_point = [[point, len(x), f"{ch04.worst(x):.1e}"] for point, x in points.items()]
+    by_point = [[point, len(x), f"{worst(x):.1e}"] for point, x in points.items()]
     heads = ["text", "batch x tokens", "largest difference", "largest logit", "difference / logit", "same argmax"]
     text = decode(found["greedy"], model) if model.tokenizer else str(found["greedy"])
     lines = [

@@ -6,13 +6,13 @@ from pathlib import Path
 import torch
 
 from examples.ch02.config import general
-from examples.ch02.model import load
+from examples.ch02.model import check_finite, load
 from examples.ch03.tokens import default_ids, encode, random_ids
-from examples.ch04 import agreement as ch04
 from examples.ch14 import family_agreement as ex
 from examples.ch14 import plots, serving
 from examples.ch14.ten_choices import explain as sentences
 from examples.ch14.ten_choices import options_of
+from examples.lab.experiment import worst
 from examples.lab.figure import check_target
 from examples.lab.script import BadInput, Parser, progress_bar, show, table, whole_number
 
@@ -61,7 +61,7 @@ def choices_table(args):
         for r in rows
     ]
     heads = ["choice: option", "parameters, 10^6", "cache, KiB a token", "MiB at 8,192", "GFLOP a token", "agreement"]
-    worst = ch04.worst(c["worst"] for c in cases)
+    farthest = worst(c["worst"] for c in cases)
     causal = max(c["above_diagonal"] for c in cases)
     lines = [
         f"What one option does to {ex.BASE}'s shape (*: what it is), at two bytes a number and 8,192 positions. Agreement: the",
@@ -72,12 +72,12 @@ def choices_table(args):
         "Who takes it, by the configurations kept here:",
         *(f"  {r['choice']}: {r['option']}: {', '.join(r['families']) or 'none of these'}" for r in rows),
         "",
-        f"{len(cases)} tiny models beside transformers, float32, eager: at most {worst:.1e} of the largest logit, "
+        f"{len(cases)} tiny models beside transformers, float32, eager: at most {farthest:.1e} of the largest logit, "
         f"{sum(c['same_argmax'] for c in cases):,} of {sum(c['positions'] for c in cases):,} argmaxes the same;",
         f"the largest change of a logit before the token that changed: {causal}.",
         "Next: explain CONFIG, rank, depth, reach, prefix; configs.py counts real models.",
     ]
-    return {"base": ex.BASE, "options": rows, "cases": cases, "worst": worst, "above_diagonal": causal}, "\n".join(lines)
+    return {"base": ex.BASE, "options": rows, "cases": cases, "worst": farthest, "above_diagonal": causal}, "\n".join(lines)
 
 
 def explain(args):
@@ -134,7 +134,7 @@ def reach(args):
 
 def prefix(args):
     model = load(args.model, seed=args.seed)
-    ch04.check_finite(model, args.model)
+    check_finite(model, args.model)
     ids = default_ids(model, 17, args.seed)
     over = [n for n in args.shifts if n + ids.shape[1] > model.config.n_positions]
     if over:

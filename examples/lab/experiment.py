@@ -1,16 +1,29 @@
-"""What an experiment and a claim are, and how their numbers are rounded; each chapter's stand in the registry."""
+"""What an experiment is, and what a record keeps of the values that it measured.
+
+A room's `measure(model, ...)` returns one dictionary: it is printed with `--json`, kept as a record, and drawn. For the record its
+floats are cut to the digits that mean something, by the kind of evidence: an `exact` value stays as it is; of a `tolerance` the
+worst one seen goes up to one digit, so that "at most" is true of it; what was observed or timed keeps three digits, or as many as
+the experiment says.
+"""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+KINDS = ("exact", "tolerance", "observation", "timing")
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One measurement. measure(model) returns its values; model is None where `loads` is False.
+    """One measurement that the book keeps.
 
-    model: the source it runs on. movable: whether it means something on another model too. seconds: about how long on two
-    cores. limits: what it does not show.
+    id: chNN.name. claim: what it shows, in a sentence. limits: what it does not show.
+    measure: called with the model, or with nothing where `loads` is False; returns plain values with units in their names.
+    model: the source it runs on. movable: whether it means something on another model too. seconds: about how long on two cores.
+    digits: of floats in a record that is not exact; {key: digits} for what stands under some keys, and three for all others.
+    leaves_out: keys, at any depth, that no record keeps: a tolerance's single differences, say, which are one machine's rounding.
+    figures: {file: draw}, each called as draw(values, path) with a record's values.
     """
 
     id: str
@@ -25,25 +38,69 @@ class Experiment:
     seed: int = 0
     dtype: str = "float32"
     threads: int = 1
+    digits: int | Mapping[str, int] = 3
+    leaves_out: tuple[str, ...] = ()
+    figures: Mapping[str, Callable] = field(default_factory=dict)
+
+    def __post_init__(self):
+        if self.kind not in KINDS:
+            raise ValueError(f"{self.id} has kind {self.kind!r}, not one of {', '.join(KINDS)}")
 
     @property
     def chapter(self):
         return self.id.split(".")[0]
 
+    def values(self, model=None):
+        """What a record keeps of a measurement made now; raises ValueError and TypeError like `plain`."""
+        return self.kept(self.measure(model) if self.loads else self.measure())
 
-@dataclass(frozen=True)
-class Claim:
-    """A claim that no single result settles: a hypothesis, or something that the book says it does not show."""
+    def kept(self, values):
+        """What a record keeps of `values`, which `measure` returned."""
+        values = _without(plain(values), self.leaves_out)
+        if self.kind == "exact":
+            return values
+        default, named = (self.digits, {}) if isinstance(self.digits, int) else (3, self.digits)
+        values = _rounded(values, default, named)
+        return values | {"worst": above(values["worst"])} if self.kind == "tolerance" else values
 
-    id: str
-    status: str
-    claim: str
-    evidence: tuple
-    limits: str
 
-    @property
-    def chapter(self):
-        return self.id.split(".")[0]
+def plain(value):
+    """`value` with numpy and torch scalars as plain numbers and tuples as lists; raises TypeError for what is not JSON, ValueError
+    for NaN and infinity."""
+    if isinstance(value, dict):
+        return {key: plain(v) for key, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if hasattr(value, "item"):  # a scalar of numpy or torch
+        return plain(value.item())
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{value} is not a result; record null and say why in `limits`")
+        return value
+    raise TypeError(f"{type(value).__name__} cannot be recorded")
+
+
+def tolerance(bound, worst, held=True, **values):
+    """A tolerance's values: it held where the worst is within the bound and whatever else the claim says is true."""
+    return {"bound": bound, "worst": worst, "held": bool(worst <= bound and held), **values}
+
+
+def largest(tensor):
+    """Largest absolute value, as a float; NaN when there is one."""
+    return tensor.abs().max().item()
+
+
+def worst(values):
+    """The largest of some floats, 0.0 of none; NaN when there is one, which Python's own max would hide."""
+    values = list(values)
+    return float("nan") if any(math.isnan(x) for x in values) else max(values, default=0.0)
+
+
+def median_after(times, discarded=1):
+    """Median of `times` but for the first `discarded`: the first call of anything costs what later ones do not."""
+    return statistics.median(list(times)[discarded:])
 
 
 def sig(x, digits=3):
@@ -59,11 +116,16 @@ def above(x):
     return sig(near + 10.0 ** math.floor(math.log10(abs(near))), 1)
 
 
-def rounded(rows, digits=3):
-    """The rows with every float to `digits` significant digits."""
-    return [{k: sig(v, digits) if isinstance(v, float) else v for k, v in row.items()} for row in rows]
+def _rounded(value, digits, named):
+    """`value` with its floats to so many digits, but for `worst`; below a key that is named, to that key's."""
+    if isinstance(value, dict):
+        return {k: v if k == "worst" else _rounded(v, named.get(k, digits), named) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_rounded(v, digits, named) for v in value]
+    return sig(value, digits) if isinstance(value, float) else value
 
 
-def tolerance(bound, worst, shown=None, **values):
-    """A tolerance's values; the worst is shown as the next number of one digit above it, so that "at most" is true of it."""
-    return {"bound": bound, "worst": above(worst) if shown is None else shown, "held": bool(worst <= bound), **values}
+def _without(value, keys):
+    if isinstance(value, dict):
+        return {k: _without(v, keys) for k, v in value.items() if k not in keys}
+    return [_without(v, keys) for v in value] if isinstance(value, list) else value

@@ -66,10 +66,9 @@ class Parser(argparse.ArgumentParser):
         return sub
 
     def add(self, *names):
-        """Add the options that several scripts share: `model`, `threads`, `seed`, `json`."""
+        """Add options that several scripts share: model, dtype, device, prompt, tokens, threads, seed, plot, json."""
         for name in names:
-            flag, settings = _SHARED[name]
-            self.add_argument(flag, **settings)
+            self.add_argument(f"--{name}", **_SHARED[name])
         return self
 
 
@@ -96,20 +95,18 @@ def number_list(minimum):
 
 
 _SHARED = {
-    "model": (
-        "--model",
-        dict(
-            default="embedded",
-            metavar="SOURCE",
-            help="embedded, a folder, a .gguf file, smollm2, random:gpt2 or a hub id owner/name[@revision]",
-        ),
+    "model": dict(
+        default="embedded",
+        metavar="SOURCE",
+        help="embedded, a folder, a .gguf file, smollm2, random:gpt2 or a hub id owner/name[@revision]",
     ),
-    "threads": ("--threads", dict(type=whole_number(1, 1024), default=1, metavar="N", help="torch threads")),
-    "seed": (
-        "--seed",
-        dict(type=whole_number(0, 2**63 - 1), default=0, metavar="N", help="of weights and ids that are drawn at random"),
-    ),
-    "json": ("--json", dict(action="store_true", help="print one JSON object instead of tables")),
+    "dtype": dict(choices=["float64", "float32", "bfloat16", "float16"], default="float32", help="what to compute in"),
+    "device": dict(choices=["cpu", "cuda"], default="cpu", help="where to compute"),
+    "prompt": dict(default=None, metavar="TEXT", help="by default one of the chapter's, or random ids for random weights"),
+    "threads": dict(type=whole_number(1, 1024), default=1, metavar="N", help="torch threads"),
+    "seed": dict(type=whole_number(0, 2**63 - 1), default=0, metavar="N", help="of weights and ids that are drawn at random"),
+    "plot": dict(type=Path, default=None, metavar="FILE", help="draw it: .svg, .png or .pdf"),
+    "json": dict(action="store_true", help="print one JSON object instead of tables"),
 }
 
 
@@ -177,6 +174,22 @@ def finite(value):
 
     cleaned = clean(value, "")
     return cleaned | ({"not_finite": lost} if lost else {})
+
+
+def answer(args, values, report, draw=None):
+    """A script's answer. With --json: one strict JSON object of `values`, {measurement: what it returned}, and under `ran_with` the
+    arguments that it ran with; null stands for what is no number. Else the text of `report(values)`.
+
+    draw: called as draw(values, path) where --plot names a file, before anything is printed.
+    """
+    path = getattr(args, "plot", None)
+    if path is not None:
+        draw(values, path)
+    if args.json:
+        ran_with = {name: value for name, value in vars(args).items() if name not in ("json", "plot")}
+        print(dump_json(finite({"ran_with": ran_with, **values})), end="")
+    else:
+        print(report(values) + (f"\n\nplot: {path}" if path is not None else ""))
 
 
 def show(args):

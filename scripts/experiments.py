@@ -1,0 +1,67 @@
+"""Every experiment and every claim of the book: found in the chapters, held nowhere else.
+
+An experiment stands in the `EXPERIMENTS` of the file that measures it; a claim that no result settles, a hypothesis or something
+that the book says it does not show, in `research/chNN/claims.json`.
+"""
+
+import functools
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from examples.lab.experiment import Experiment
+from examples.lab.script import BadInput, read_json
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim that no single result settles. status: hypothesis, or not shown here. evidence: ids of records that it rests on."""
+
+    id: str
+    status: str
+    claim: str
+    evidence: tuple[str, ...]
+    limits: str
+
+    @property
+    def chapter(self):
+        return self.id.split(".")[0]
+
+
+@functools.cache
+def experiments() -> tuple[Experiment, ...]:
+    """All of them, by chapter and file; raises ValueError where two have one id."""
+    found = []
+    for path in sorted((ROOT / "examples").glob("ch[0-9][0-9]/[a-z]*.py")):
+        module = importlib.import_module(f"examples.{path.parent.name}.{path.stem}")
+        found += getattr(module, "EXPERIMENTS", ())
+    from scripts.registry import EXPERIMENTS  # those of chapters that are not yet divided by subject
+
+    found += EXPERIMENTS
+    ids = [e.id for e in found]
+    twice = {id for id in ids if ids.count(id) > 1}
+    if twice:
+        raise ValueError(f"two experiments have the id {min(twice)}")
+    return tuple(found)
+
+
+def experiment(id: str) -> Experiment:
+    """The experiment of that id; raises BadInput where there is none."""
+    found = next((e for e in experiments() if e.id == id), None)
+    if found is None:
+        raise BadInput(f"no experiment {id!r}; make evidence-list lists them")
+    return found
+
+
+def claims(root: Path = ROOT) -> tuple[Claim, ...]:
+    """All claims under `root`, by chapter; raises BadInput for a file that does not hold claims."""
+    found = []
+    for path in sorted(Path(root).glob("research/ch[0-9][0-9]/claims.json")):
+        for row in read_json(path).get("claims", []):
+            try:
+                found.append(Claim(**{**row, "evidence": tuple(row["evidence"])}))
+            except (TypeError, KeyError):
+                raise BadInput(f"{path}: {row} is no claim; it has id, status, claim, evidence and limits") from None
+    return tuple(found)
