@@ -14,7 +14,7 @@ import torch
 
 from examples.ch02.model import DTYPES, load_for, run
 from examples.ch03.tokens import encode, ids_for, shown
-from examples.ch04.agreement import agreement
+from examples.ch04.agreement import BOUND, agreement
 from examples.ch04.causal_mask import change_last
 from examples.ch04.gpt2_from_scratch import PROMPT, next_token_table, next_tokens
 from examples.ch04.library import library_model
@@ -39,12 +39,13 @@ def report(values):
     """Text of {"tour": ...}."""
     v = values["tour"]
     found = v["agreement"]
+    off = found["relative_difference"]
+    within = f"transformers' to within {BOUND}" if off <= BOUND else f"NOT transformers': they are {off:.1e} apart,"
     return "\n".join(
         [
             next_token_table(v["next_tokens"]),
             "",
-            f"Agreement: our logits and transformers' differ by {found['largest_difference']:.1e} at most, on logits up to "
-            f"{found['largest_logit']:.1f};",
+            f"Agreement: our logits are {within} of the largest, {found['largest_logit']:.1f};",
             f"the same most probable token at {found['same_argmax']} of {found['positions']} positions.",
             f"The mask: with another last token the logits before it change by {v['mask_change_earlier']}, "
             f"those at it by {v['mask_change_last']:.2f}.",
