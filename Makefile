@@ -33,7 +33,7 @@ evidence-list: ready ## list the experiments
 	@$(RUN) scripts/evidence.py --list
 
 check: ready ## manuscripts against their records: numbers, links, commands, headings
-	@$(RUN) scripts/manuscript.py
+	@$(RUN) scripts/check.py
 
 compare-published: ready ## the first edition's numbers beside those of MODEL=openai-community/gpt2
 	@$(RUN) scripts/compare_published.py $(if $(MODEL),--model "$(MODEL)")

@@ -251,12 +251,12 @@ def main(argv=None):
     if args.check:
         rows = update(chosen, args.model, write=False)
     else:
-        from scripts import manuscript
+        from scripts import check
 
         with only_one(ROOT):
             rows = update(chosen, args.model)
             draw(ROOT)
-            manuscript.refresh(ROOT)
+            check.refresh(ROOT)
     print(table(["id", "kind", "", "seconds"], [[key_of(r), r["kind"], change, f"{s:.1f}"] for r, change, s in rows]))
     broken = [key_of(r) for r, _, _ in rows if r["kind"] == "tolerance" and not r["values"]["held"]]
     if broken:

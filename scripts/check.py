@@ -463,7 +463,7 @@ def check_figures(root, records):
 
 def options():
     """The script's argument parser."""
-    return Parser(prog="manuscript.py", description=__doc__.splitlines()[0])
+    return Parser(prog="check.py", description=__doc__.splitlines()[0])
 
 
 @command
