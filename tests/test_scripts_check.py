@@ -7,8 +7,8 @@ import unittest
 from unittest import mock
 
 from examples.lab.experiment import Claim
-from scripts import compare_published
 from scripts import check as ms
+from scripts import compare_published
 from scripts.registry import CLAIMS, EXPERIMENTS
 from tests.support import ROOT, FolderCase, call, slow
 
