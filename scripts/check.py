@@ -1,55 +1,35 @@
-"""Keep the manuscripts true: numbers from the records, links and commands that work, headings that a chapter has.
+"""Check the manuscripts: numbers from the records, links and commands that work, headings that a chapter has.
 
     make check        # compare, and list what is wrong as file:line: what
-    make evidence     # runs the experiments, then refreshes what stands between markers
-
-A marker is a pair of HTML comments, invisible where Markdown is shown, with what it makes between them:
-
-    GPT-2 has <!--=ch04.counts total int-->124,439,808<!--/--> parameters.
-
-It names a record, a path into its values, and a format. A path goes down by dots, and picks rows by `[key=value]`, with `_` for
-a space in the value: `lengths[tokens=512].untraced_ms`; one that starts with a dot starts at the record itself:
-`.machine.processor`. A record of another model is `ch04.mask@openai-community/gpt2`; what the first edition printed is
-`published.ID`. Formats: `int` 1,234; `f2` 1.23; `g3` three significant digits, and `0` for an exact zero; `s1` 1.2e-4; `%1`
-45.5%; `pct1` 45.5 per cent; `bytes` 1,234 bytes; `mb1` 1.2 MB (10^6); `ms1` 1.2 ms; `text`. A table stands on lines of its
-own, with columns `key:format` or `key:format:Its_heading`:
-
-    <!--=ch04.counts components table component:text parameters:int share_percent:%1:share-->
-
-    | component | parameters | share |
-    ...
-
-    <!--/-->
+    make evidence     # runs the experiments, then refreshes what stands between markers (scripts/markers.py says how they look)
 
 What counts as a measured number, and must stand in a marker: one with a decimal point or an exponent; one followed by a unit
 (per cent, %, ms, s, bytes and their multiples, FLOP and its multiples, nats, bits, times); a whole number of 100 or more that
 is not a year (1900 to 2099). Left alone are code, formulas between dollars, link targets, and what is marked as a constant of
-the prose: `<!--const-->24.3<!--/-->`. `<!--claim ID-->` stands where a claim of the registry that no result settles is made.
-No line of prose may start with a marker: Markdown would take the whole line for HTML.
+the prose: `<!--const-->24.3<!--/-->`.
 """
 
 import importlib
 import re
 import shlex
 import sys
+import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
 
 if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tabulate import tabulate
+from markdown_it import MarkdownIt
 
-from examples.lab.script import BadInput, Parser, command, read_json, write_whole
-from scripts.evidence import stale_figures
+from examples.lab.script import BadInput, Parser, command
 from scripts.experiments import ROOT
 from scripts.experiments import claims as all_claims
 from scripts.experiments import experiments as all_experiments
-from scripts.records import read_results, results_path
+from scripts.figures import stale_figures
+from scripts.markers import CLAIM, CONST, MARKER, expected, load_records, manuscripts
+from scripts.register import register, register_path
 
-MARKER = re.compile(r"<!--=(?P<ref>\S+)\s+(?P<path>\S+)\s+(?P<form>[^>]*?)-->(?P<body>.*?)<!--/-->", re.S)
-CONST = re.compile(r"<!--const-->.*?<!--/-->", re.S)
-CLAIM = re.compile(r"<!--claim (\S+)-->")
 _UNIT = "ms|s|seconds?|minutes?|hours?|[KMGT]FLOP/s|[KMGT]B/s|[KMGT]?FLOPs?|[KMGT]?i?B|bytes?|nats?|bits?|times"
 UNITS = rf"(?:\s*(?:%|per cent\b)|\s+(?:{_UNIT})\b)"
 NUMBER = re.compile(rf"(?<![\w.,/^-])(?P<n>\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w-])(?P<unit>{UNITS})?")
@@ -72,201 +52,114 @@ class Problem:
         return f"{self.path}:{self.line}: {self.what}"
 
 
-def manuscripts(root):
-    """{chapter: path} of the manuscripts that are there."""
-    found = sorted((Path(root) / "content" / "books" / "inference").glob("[0-9][0-9]-chapter.md"))
-    return {f"ch{path.name[:2]}": path for path in found}
+# ------------------------------------------------------------------------------------------------------------ reading Markdown
+
+MARKDOWN = MarkdownIt("commonmark").enable("table")
+HEAD = re.compile(r"\A---\n.*?\n---\n", re.S)  # the front matter, which is no Markdown
+MATH = re.compile(r"\$\$.*?\$\$|\$[^$\n]+\$", re.S)
+COMMENT, TAG = re.compile(r"<!--.*?-->", re.S), re.compile(r"<[^>]*>")
+SIGN = "¤"  # stands where something was taken out, so that what is beside it stays apart
 
 
-def load_records(root):
-    """{reference: record} of all chapters, and {"published.ID": entry} of what the first editions printed."""
-    records = {}
-    for folder in sorted((Path(root) / "research").glob("ch[0-9][0-9]")):
-        records |= read_results(results_path(root, folder.name))
-        if (folder / "published.json").exists():
-            entries = read_json(folder / "published.json")["entries"]
-            records |= {f"published.{e['id']}": {"values": e, **e} for e in entries}
-    return records
+def without(text, pattern, sign=""):
+    """`text` with `sign` for every match of `pattern`, and its line breaks, so that lines keep their numbers."""
+    return pattern.sub(lambda match: sign + "\n" * match[0].count("\n"), text)
 
 
-# ---------------------------------------------------------------------------------------------------- values and formats
+def line_at(text, at):
+    """The number of the line that position `at` of `text` is in."""
+    return text.count("\n", 0, at) + 1
 
 
-def look_up(record, path):
-    """The value at `path`; raises LookupError that says which part is not there."""
-    value = record if path.startswith(".") else record["values"]
-    for part in re.findall(r"[^.\[\]]+(?:\[[^\]]*\])*", path):
-        name, *filters = re.findall(r"[^\[\]]+", part)
-        if not isinstance(value, dict) or name not in value:
-            raise LookupError(f"there is no {name!r}")
-        value = value[name]
-        for condition in filters:
-            key, _, wanted = condition.partition("=")
-            rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
-            rows = [row for row in rows if str(row.get(key)).replace(" ", "_") == wanted]
-            if len(rows) != 1:
-                raise LookupError(f"{len(rows)} rows have {condition}")
-            value = rows[0]
-    return value
+class Page:
+    """What Markdown makes of a text, each thing with the number of its line.
 
+    headings: (level, text, line). links: (target, line), images too. code: (text, line) of code spans. blocks: (language, text,
+    line) of fenced and indented code. html: (text, line) of lines that are HTML. prose: (text, line) of all other text, without
+    code, link targets, tags and comments.
+    """
 
-def render(value, form):
-    """`value` as the format says; raises ValueError for a format that is not there or does not fit."""
-    if form == "text":
-        if isinstance(value, (dict, list)):
-            raise ValueError("text wants one value, not a table")
-        return str(value).replace("\n", " ").replace("|", "\\|")
-    match = re.fullmatch(r"(int|bytes|f|g|s|%|pct|mb|ms)(\d*)", form)
-    if not match:
-        raise ValueError(f"there is no format {form!r}")
-    if value is None:
-        return "n/a"
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"{form} wants a number, not {type(value).__name__}")
-    kind, digits = match[1], int(match[2] or 0)
-    if kind in ("int", "bytes"):
-        if value != int(value):
-            raise ValueError(f"{form} wants a whole number, not {value}")
-        return f"{int(value):,}" + (" bytes" if kind == "bytes" else "")
-    if kind == "g":
-        if value == 0:
-            return "0"  # exact, so no digits behind it
-        near = float(f"{value:.{max(digits, 1) - 1}e}")
-        return f"{near:,.{max(0, digits - 1 - _exponent(near))}f}"
-    if kind == "s":
-        mantissa, exponent = f"{value:.{digits}e}".split("e")
-        return f"{mantissa}e{int(exponent)}"
-    if kind == "mb":
-        value = value / 1e6
-    return f"{value:,.{digits}f}" + {"%": "%", "pct": " per cent", "mb": " MB", "ms": " ms"}.get(kind, "")
+    def __init__(self, text):
+        self.headings, self.links, self.code, self.blocks, self.html, self.prose = [], [], [], [], [], []
+        level = 0
+        for token in MARKDOWN.parse(without(text, HEAD)):
+            line = token.map[0] + 1 if token.map else None
+            if token.type == "heading_open":
+                level = int(token.tag[1])
+            elif token.type in ("fence", "code_block"):
+                self.blocks.append((token.info.strip(), token.content, line))
+            elif token.type == "html_block":
+                self.html.append((token.content, line))
+                self.prose.append((without(without(token.content, COMMENT), TAG), line))
+            elif token.type == "inline":
+                self.prose.append((self._prose(token.children, line), line))
+                if level:
+                    shown = "".join(t.content for t in token.children if t.type in ("text", "code_inline"))
+                    self.headings.append((level, shown.strip(), line))
+                level = 0
 
+    def _prose(self, tokens, line):
+        """The prose of `tokens`, which begin in `line`."""
+        text, address = "", False
+        for token in tokens:
+            here = line + text.count("\n")
+            target = token.attrs.get("href") or token.attrs.get("src")
+            if target:
+                self.links.append((urllib.parse.unquote(target), here))
+            if token.markup == "autolink":  # its text is its target
+                address = token.type == "link_open"
+            elif token.type == "code_inline":
+                self.code.append((token.content, here))
+                text += SIGN
+            elif token.type in ("softbreak", "hardbreak"):
+                text += "\n"
+            elif token.type == "image":
+                text += self._prose(token.children, here)
+            elif token.type == "html_inline":
+                text += "\n" * token.content.count("\n")
+            elif not address:
+                text += token.content
+        return text
 
-def _exponent(value):
-    return int(f"{value:e}".split("e")[1])
-
-
-def render_table(rows, columns):
-    """A Markdown table of `rows`, dicts, by `columns`: "key:format" or "key:format:Heading_with_underscores"."""
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise ValueError("a table wants a list of rows")
-    headings, forms = [], []
-    for column in columns:
-        key, form, heading = ([*column.split(":", 2), None])[:3] if ":" in column else (column, "", None)
-        headings.append((heading or key).replace("_", " "))
-        forms.append((key, form))
-    cells = [[_cell(row, key, form) for key, form in forms] for row in rows]
-    align = ["left" if form == "text" else "right" for _, form in forms]
-    return "\n\n" + tabulate(cells, headings, tablefmt="github", colalign=align, disable_numparse=True) + "\n\n"
-
-
-def _cell(row, key, form):
-    if key not in row:
-        return "n/a"
-    return render(row[key], form)
-
-
-def expected(records, ref, path, form):
-    """What should stand between the markers; raises LookupError or ValueError when the marker names nothing."""
-    if ref not in records:
-        raise LookupError(f"there is no result {ref}")
-    value = look_up(records[ref], path)
-    kind, *columns = form.split()
-    return render_table(value, columns) if kind == "table" else render(value, form.strip())
-
-
-# --------------------------------------------------------------------------------------------------------------- refreshing
-
-
-def refreshed(text, records):
-    """`text` with every marker's content anew; one that names nothing is left as it is, for `check` to tell."""
-
-    def fill(match):
-        try:
-            body = expected(records, match["ref"], match["path"], match["form"])
-        except (LookupError, ValueError):
-            return match[0]
-        head = match[0][: match.start("body") - match.start()]
-        return f"{head}{body}<!--/-->"
-
-    return MARKER.sub(fill, text)
-
-
-def refresh(root):
-    """Refresh the markers of every manuscript, and write the register."""
-    records = load_records(root)
-    for path in manuscripts(root).values():
-        text = path.read_text(encoding="utf-8")
-        new = refreshed(text, records)
-        if new != text:
-            write_whole(path, new)
-    write_whole(Path(root) / "research" / "evidence-register.md", register(records))
-
-
-STATUS = {"exact": "established", "tolerance": "measured", "observation": "measured", "timing": "measured"}
-
-
-def register(records):
-    """The register of all claims, in Markdown."""
-    rows = []
-    for e in all_experiments():
-        for ref in (r for r in records if r == e.id or r.startswith(f"{e.id}@")):
-            record = records[ref]
-            command = f"`{record['command']}`"
-            model = record["model"] + (f" ({record['model_sha256'][:12]})" if record["model_sha256"] else "")
-            rows.append([f"`{ref}`", e.chapter, record["claim"], STATUS[e.kind], f"{e.kind}; {command}; {model}", record["limits"]])
-    for c in all_claims():
-        evidence = ", ".join(f"`{e}`" for e in c.evidence) or "none"
-        rows.append([f"`{c.id}`", c.chapter, c.claim, c.status, evidence, c.limits])
-    rows = sorted(([cell.replace("|", "\\|") for cell in row] for row in rows), key=lambda row: (row[1], row[0]))
-    headings = ["id", "chapter", "claim", "status", "evidence", "limits"]
-    return (
-        "# The evidence register\n\n"
-        "Every claim of the book, made from the registry and the records by `make evidence`; do not edit it by hand. Established:\n"
-        "exact, true of the program by its structure. Measured: within a stated bound, or observed or timed on one machine.\n"
-        "Hypothesis: fits the measurements, and is not tested by them. Not shown here: nothing in the chapter speaks for it.\n\n"
-        + tabulate(rows, headings, tablefmt="github", disable_numparse=True)
-        + "\n"
-    )
+    @property
+    def anchors(self):
+        """What a link to one of the headings ends in, as GitHub makes it: a number follows where two have one text."""
+        names = [re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for _, text, _ in self.headings]
+        return {f"{name}-{names[:i].count(name)}" if name in names[:i] else name for i, name in enumerate(names)}
 
 
 # ------------------------------------------------------------------------------------------------------------------ checking
 
 
-def check(root=ROOT, experiments=None, claims=None):
-    """Everything that is wrong in the manuscripts, their records, figures and register: a list of `Problem`."""
+def check(root=ROOT, experiments=None):
+    """Everything that is wrong in the manuscripts, records, figures and register under `root`: a list of `Problem`."""
     root = Path(root)
     experiments = all_experiments() if experiments is None else experiments
-    claims = all_claims(root) if claims is None else claims
-    records = load_records(root)
+    claims, records = all_claims(root), load_records(root)
     problems, used, claimed = [], set(), set()
-    for path in manuscripts(root).values():
-        text = path.read_text(encoding="utf-8")
-        name = path.relative_to(root).as_posix()
+    for chapter, path in manuscripts(root).items():
+        text, name = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
         problems += check_markers(name, text, records, used)
         problems += check_numbers(name, text)
         problems += check_template(name, text)
         for match in CLAIM.finditer(text):
             claimed.add(match[1])
             if match[1] not in {c.id for c in claims}:
-                problems.append(Problem(name, _line(text, match.start()), f"there is no claim {match[1]} in the registry"))
+                what = f"there is no claim {match[1]} in research/{chapter}/claims.json"
+                problems.append(Problem(name, line_at(text, match.start()), what))
     readable = [*manuscripts(root).values(), root / "README.md", *sorted(root.glob("research/ch*/sources.md"))]
     for path in (p for p in readable if p.exists()):
-        text, name = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
-        problems += check_links(root, path, name, text)
-        problems += check_commands(root, name, text)
-    problems += check_records(root, records, used, claimed, experiments, claims)
-    return problems
-
-
-def _line(text, at):
-    return text.count("\n", 0, at) + 1
+        page, name = Page(path.read_text(encoding="utf-8")), path.relative_to(root).as_posix()
+        problems += check_links(root, path, name, page)
+        problems += check_commands(root, name, page)
+    return problems + check_records(root, records, used, claimed, experiments, claims) + check_figures(root)
 
 
 def check_markers(name, text, records, used):
     """Markers that name nothing or whose content differs; adds the records that are named to `used`."""
     problems = []
     for match in MARKER.finditer(text):
-        line = _line(text, match.start())
+        line = line_at(text, match.start())
         used.add(match["ref"])
         try:
             body = expected(records, match["ref"], match["path"], match["form"])
@@ -276,16 +169,14 @@ def check_markers(name, text, records, used):
             continue
         if match["body"] != body:
             problems.append(Problem(name, line, _difference(match["body"], body) + f" ({match['ref']} {match['path']})"))
-        is_table = match["form"].startswith("table")
-        if not is_table and text.rfind("\n", 0, match.start()) == match.start() - 1:
-            problems.append(
-                Problem(name, line, "a line starts with a marker, and Markdown takes it for HTML; move a word before it")
-            )
-    for block in re.finditer(FENCED, text, re.S | re.M):
-        if "<!--" in block[0]:
-            problems.append(
-                Problem(name, _line(text, block.start()), "a marker stands in a fenced block, where it is shown as it is")
-            )
+    page = Page(text)
+    for found, line in page.html:
+        if found.lstrip().startswith("<!--") and without(found, COMMENT).strip():
+            what = "a line starts with a marker, and Markdown takes it for HTML; move a word before it"
+            problems.append(Problem(name, line, what))
+    for _, found, line in page.blocks:
+        if "<!--" in found:
+            problems.append(Problem(name, line, "a marker stands in a block of code, where it is shown as it is"))
     opened = len(re.findall(r"<!--(?:=|const-->)", text))
     if opened != len(re.findall(r"<!--/-->", text)) or opened != len(MARKER.findall(text)) + len(CONST.findall(text)):
         problems.append(Problem(name, 1, "the markers do not pair up: each <!--= and <!--const--> wants its <!--/-->"))
@@ -301,40 +192,28 @@ def _difference(stands, should):
     return f"in the table {a!r} stands, {b!r} should stand"
 
 
-def blanked(text, *patterns):
-    """`text` with every match of `patterns` replaced by spaces, line breaks kept, so that positions stay."""
-    for pattern in patterns:
-        text = re.sub(pattern, lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.S | re.M)
-    return text
-
-
-FENCED, CODE, MATH = r"^```.*?^```[^\n]*$", r"`[^`\n]+`", r"\$\$.*?\$\$|\$[^$\n]+\$"
-HEAD, COMMENT, TARGET = r"\A---\n.*?\n---\n", r"<!--.*?-->", r"(?<=\])\([^)\n]*\)"
-
-
 def check_numbers(name, text):
     """Measured numbers, as the module's text defines them, that stand outside a marker."""
-    rest = blanked(text, HEAD, FENCED, MARKER.pattern, CONST.pattern, COMMENT, CODE, MATH, TARGET)
     problems = []
-    for match in NUMBER.finditer(rest):
-        number = match["n"].rstrip(",")
-        whole = number.replace(",", "")
-        is_count = whole.isdigit() and int(whole) >= 100 and not (1900 <= int(whole) <= 2099 and "," not in number)
-        if is_count or not whole.isdigit() or match["unit"]:
-            shown = (number + (match["unit"] or "")).strip()
-            what = f"the number {shown!r} stands outside a marker; give its result, or mark it const"
-            problems.append(Problem(name, _line(text, match.start()), what))
+    for prose, line in Page(without(without(text, MARKER, SIGN), CONST, SIGN)).prose:
+        prose = without(prose, MATH, SIGN)
+        for match in NUMBER.finditer(prose):
+            number = match["n"].rstrip(",")
+            whole = number.replace(",", "")
+            is_count = whole.isdigit() and int(whole) >= 100 and not (1900 <= int(whole) <= 2099 and "," not in number)
+            if is_count or not whole.isdigit() or match["unit"]:
+                shown = (number + (match["unit"] or "")).strip()
+                what = f"the number {shown!r} stands outside a marker; give its result, or mark it const"
+                problems.append(Problem(name, line + line_at(prose, match.start()) - 1, what))
     return problems
 
 
 def check_template(name, text):
     """Front matter and headings that every chapter has."""
-    problems = []
-    head = re.match(HEAD, text, re.S)
+    head = HEAD.match(text)
     keys = re.findall(r"^(\w+):", head[0], re.M) if head else []
-    problems += [Problem(name, 1, f"the front matter lacks {key}") for key in FRONT_MATTER if key not in keys]
-    body = blanked(text, FENCED)
-    headings = re.findall(r"^#{2,3} +(.+?) *$", body, re.M)
+    problems = [Problem(name, 1, f"the front matter lacks {key}") for key in FRONT_MATTER if key not in keys]
+    headings = [shown for level, shown, _ in Page(text).headings if level in (2, 3)]
     problems += [Problem(name, 1, f"the heading {wanted!r} is missing") for wanted in HEADINGS if wanted not in headings]
     there = [h for h in headings if h in HEADINGS]
     if there != [h for h in HEADINGS if h in there]:
@@ -342,42 +221,35 @@ def check_template(name, text):
     return problems
 
 
-def check_links(root, path, name, text):
+PATH = re.compile(r"(?:examples|scripts|tests|research|content)/[\w./*-]+")
+
+
+def check_links(root, path, name, page):
     """Relative links, images and paths in code spans that lead nowhere."""
     problems = []
-    rest = blanked(text, FENCED)
-    for match in re.finditer(r"\]\(([^)\s]+)\)", blanked(rest, CODE)):
-        target, _, anchor = match[1].partition("#")
+    for link, line in page.links:
+        target, _, anchor = link.partition("#")
         if re.match(r"[a-z]+:", target):
             continue
         goal = (path.parent / target) if target else path
-        line = _line(text, match.start())
         if not goal.exists():
-            problems.append(Problem(name, line, f"the link {match[1]} leads to nothing"))
-        elif anchor and goal.suffix == ".md" and anchor not in _anchors(goal.read_text(encoding="utf-8")):
-            problems.append(Problem(name, line, f"the link {match[1]} leads to no heading of that file"))
-    for match in re.finditer(r"`((?:examples|scripts|tests|research|content)/[\w./*-]+)`", rest):
-        if not list(root.glob(match[1].replace("NN", "??"))):
-            problems.append(Problem(name, _line(text, match.start()), f"the path {match[1]} does not exist"))
+            problems.append(Problem(name, line, f"the link {link} leads to nothing"))
+        elif anchor and goal.suffix == ".md" and anchor not in Page(goal.read_text(encoding="utf-8")).anchors:
+            problems.append(Problem(name, line, f"the link {link} leads to no heading of that file"))
+    for found, line in page.code:
+        if PATH.fullmatch(found) and not list(root.glob(found.replace("NN", "??"))):
+            problems.append(Problem(name, line, f"the path {found} does not exist"))
     return problems
 
 
-def _anchors(text):
-    """The anchors that GitHub makes from headings."""
-    headings = re.findall(r"^#+ +(.+?) *$", blanked(text, FENCED), re.M)
-    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
-
-
-def check_commands(root, name, text):
+def check_commands(root, name, page):
     """Commands in `sh` blocks that the script's own parser or the Makefile would not take. Other programs are left alone."""
     problems = []
-    for block in re.finditer(r"^```(?:sh|bash|console)\n(.*?)^```", text, re.S | re.M):
-        for i, row in enumerate(block[1].splitlines()):
+    for language, block, line in page.blocks:
+        for i, row in enumerate(block.splitlines() if language in ("sh", "bash", "console") else ()):
             problem = _command_problem(root, row.strip().removeprefix("$ "))
             if problem:
-                problems.append(
-                    Problem(name, _line(text, block.start()) + 1 + i, f"the command `{row.strip()}` does not work: {problem}")
-                )
+                problems.append(Problem(name, line + 1 + i, f"the command `{row.strip()}` does not work: {problem}"))
     return problems
 
 
@@ -416,7 +288,7 @@ def _command_problem(root, row):
 
 
 def check_records(root, records, used, claimed, experiments, claims):
-    """Records, figures and register that are out of step with the registry, and what no manuscript uses."""
+    """Records, claims and register that are out of step with the experiments, and what no manuscript uses."""
     problems = []
     written = manuscripts(root)
     for e in experiments:
@@ -427,33 +299,31 @@ def check_records(root, records, used, claimed, experiments, claims):
             continue
         stale = [f for f in ("claim", "kind", "limits") if record[f] != getattr(e, f)]
         if stale:
-            problems.append(
-                Problem(where, 1, f"{e.id} has another {', '.join(stale)} than the registry; run make evidence ONLY={e.id}")
-            )
+            what = f"{e.id} has another {', '.join(stale)} than its experiment; run make evidence ONLY={e.id}"
+            problems.append(Problem(where, 1, what))
         if record["kind"] == "tolerance" and not record["values"]["held"]:
-            problems.append(
-                Problem(where, 1, f"{e.id} is outside its bound: {record['values']['worst']} > {record['values']['bound']}")
-            )
+            what = f"{e.id} is outside its bound: {record['values']['worst']} > {record['values']['bound']}"
+            problems.append(Problem(where, 1, what))
         if e.chapter in written and e.id not in used:
             problems.append(Problem(where, 1, f"no manuscript uses {e.id}"))
     for c in claims:
+        where = f"research/{c.chapter}/claims.json"
         if c.chapter in written and c.id not in claimed:
-            problems.append(Problem("scripts/registry.py", 1, f"no manuscript makes the claim {c.id}"))
+            problems.append(Problem(where, 1, f"no manuscript makes the claim {c.id}"))
         for ref in c.evidence:
             if ref not in records:
-                problems.append(Problem("scripts/registry.py", 1, f"the claim {c.id} rests on {ref}, which has no result"))
+                problems.append(Problem(where, 1, f"the claim {c.id} rests on {ref}, which has no result"))
     for ref, record in records.items():
         if not ref.startswith("published.") and record["id"] not in {e.id for e in experiments}:
-            problems.append(Problem(f"research/{ref.split('.')[0]}/results.json", 1, f"{ref} is of no experiment in the registry"))
-    path = root / "research" / "evidence-register.md"
-    if not path.exists() or path.read_text(encoding="utf-8") != register(records):
-        problems.append(
-            Problem("research/evidence-register.md", 1, "is not what the registry and the records make; run make evidence")
-        )
-    return problems + check_figures(root, records)
+            problems.append(Problem(f"research/{ref.split('.')[0]}/results.json", 1, f"{ref} is of no experiment"))
+    path = register_path(root)
+    if not path.exists() or path.read_text(encoding="utf-8") != register(root):
+        what = "is not what the experiments, the claims and the records make; run make evidence"
+        problems.append(Problem(path.relative_to(root).as_posix(), 1, what))
+    return problems
 
 
-def check_figures(root, records):
+def check_figures(root):
     """Figures that are not what their records draw."""
     return [
         Problem(path.relative_to(root).as_posix(), 1, f"is not what {id} draws; run make evidence")

@@ -19,8 +19,8 @@ from examples.ch02.model import load
 from examples.ch04 import agreement, causal_mask, component_timing, cost_model, last_position, residual_trace, tensor_sizes
 from examples.lab.experiment import plain
 from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, whole_number
-from scripts.check import look_up
 from scripts.experiments import ROOT
+from scripts.markers import look_up
 
 PUBLISHED = ROOT / "research" / "ch04" / "published.json"
 VERDICTS = ("same", "within stated bounds", "different", "not comparable")
