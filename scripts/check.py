@@ -9,7 +9,9 @@ is not a year (1900 to 2099). Left alone are code, formulas between dollars, lin
 the prose: `<!--const-->24.3<!--/-->`.
 """
 
+import contextlib
 import importlib
+import io
 import re
 import shlex
 import sys
@@ -23,9 +25,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 from markdown_it import MarkdownIt
 
 from examples.lab.script import BadInput, Parser, command
-from scripts.experiments import ROOT
-from scripts.experiments import claims as all_claims
-from scripts.experiments import experiments as all_experiments
+from scripts.experiments import ROOT, claims, experiments
 from scripts.figures import stale_figures
 from scripts.markers import CLAIM, CONST, MARKER, expected, load_records, manuscripts
 from scripts.register import register, register_path
@@ -131,11 +131,10 @@ class Page:
 # ------------------------------------------------------------------------------------------------------------------ checking
 
 
-def check(root=ROOT, experiments=None):
+def check(root=ROOT):
     """Everything that is wrong in the manuscripts, records, figures and register under `root`: a list of `Problem`."""
     root = Path(root)
-    experiments = all_experiments() if experiments is None else experiments
-    claims, records = all_claims(root), load_records(root)
+    records, known = load_records(root), {c.id for c in claims(root)}
     problems, used, claimed = [], set(), set()
     for chapter, path in manuscripts(root).items():
         text, name = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
@@ -144,7 +143,7 @@ def check(root=ROOT, experiments=None):
         problems += check_template(name, text)
         for match in CLAIM.finditer(text):
             claimed.add(match[1])
-            if match[1] not in {c.id for c in claims}:
+            if match[1] not in known:
                 what = f"there is no claim {match[1]} in research/{chapter}/claims.json"
                 problems.append(Problem(name, line_at(text, match.start()), what))
     readable = [*manuscripts(root).values(), root / "README.md", *sorted(root.glob("research/ch*/sources.md"))]
@@ -152,7 +151,7 @@ def check(root=ROOT, experiments=None):
         page, name = Page(path.read_text(encoding="utf-8")), path.relative_to(root).as_posix()
         problems += check_links(root, path, name, page)
         problems += check_commands(root, name, page)
-    return problems + check_records(root, records, used, claimed, experiments, claims) + check_figures(root)
+    return problems + check_records(root, records, used, claimed) + check_figures(root)
 
 
 def check_markers(name, text, records, used):
@@ -268,7 +267,7 @@ def _command_problem(root, row):
             if not re.search(known, makefile):
                 return f"the Makefile has no {word}"
         return None
-    if words[:1] not in (["python"], ["python3"]) or len(words) < 2:
+    if len(words) < 2 or Path(words[0]).name not in ("python", "python3"):
         return None
     if words[1] == "-m":
         module, arguments = words[2], words[3:]
@@ -279,7 +278,8 @@ def _command_problem(root, row):
     if not (root / (module.replace(".", "/") + ".py")).exists():
         return f"there is no {module}"
     try:
-        importlib.import_module(module).options().parse_args(arguments)
+        with contextlib.redirect_stdout(io.StringIO()):  # --help prints
+            importlib.import_module(module).options().parse_args(arguments)
     except BadInput as error:
         return str(error)
     except SystemExit:  # --help
@@ -287,11 +287,11 @@ def _command_problem(root, row):
     return None
 
 
-def check_records(root, records, used, claimed, experiments, claims):
+def check_records(root, records, used, claimed):
     """Records, claims and register that are out of step with the experiments, and what no manuscript uses."""
     problems = []
     written = manuscripts(root)
-    for e in experiments:
+    for e in experiments():
         where = f"research/{e.chapter}/results.json"
         record = records.get(e.id)
         if record is None:
@@ -306,7 +306,7 @@ def check_records(root, records, used, claimed, experiments, claims):
             problems.append(Problem(where, 1, what))
         if e.chapter in written and e.id not in used:
             problems.append(Problem(where, 1, f"no manuscript uses {e.id}"))
-    for c in claims:
+    for c in claims(root):
         where = f"research/{c.chapter}/claims.json"
         if c.chapter in written and c.id not in claimed:
             problems.append(Problem(where, 1, f"no manuscript makes the claim {c.id}"))
@@ -314,7 +314,7 @@ def check_records(root, records, used, claimed, experiments, claims):
             if ref not in records:
                 problems.append(Problem(where, 1, f"the claim {c.id} rests on {ref}, which has no result"))
     for ref, record in records.items():
-        if not ref.startswith("published.") and record["id"] not in {e.id for e in experiments}:
+        if not ref.startswith("published.") and record["id"] not in {e.id for e in experiments()}:
             problems.append(Problem(f"research/{ref.split('.')[0]}/results.json", 1, f"{ref} is of no experiment"))
     path = register_path(root)
     if not path.exists() or path.read_text(encoding="utf-8") != register(root):
