@@ -32,7 +32,7 @@ from tqdm import tqdm
 from examples.ch02.hub import sha256
 from examples.ch02.model import load, smollm2_file
 from examples.lab.script import BadInput, Parser, command, table
-from scripts.experiments import LONG, ROOT, experiments, lasting
+from scripts.experiments import LONG, ROOT, claims, experiments, lasting
 from scripts.figures import draw
 from scripts.markers import refresh
 from scripts.records import DATED, check_record, key_of, read_results, results_path, write_results
@@ -232,6 +232,7 @@ def main(argv=None):
     if args.check:
         rows = update(chosen, args.model, ROOT, write=False)
     else:
+        claims(ROOT)  # raises for one that is damaged: now, not after minutes of experiments
         with only_one(ROOT):
             rows = update(chosen, args.model, ROOT)
             draw(ROOT)
