@@ -2,7 +2,8 @@
 
 `read_config` gives a GPT2Config or the general Config. Every field of the file is either read by its family's reader, or on the
 list of those that cannot matter, or refused by name: nothing that changes a result is passed over in silence. Every trap that a
-family sets stands in its reader, beside the field that sets it.
+family sets stands in its reader, beside the field that sets it; `reader.py` checks each field as it is read, and `ropes.py` knows
+the two spellings of a rope.
 """
 
 import importlib
