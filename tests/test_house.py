@@ -91,7 +91,7 @@ def too_long(files):
     return [f"{p} has {n} lines, more than {LONGEST}" for p, source in files.items() if (n := len(source.splitlines())) > LONGEST]
 
 
-def tests_that_import_tests(files):
+def borrowed_from_tests(files):
     """A line for each test that imports another."""
     found = [(path, name) for path, source in files.items() for name in imports(source)]
     return [f"{path} imports {name}" for path, name in sorted(found) if re.match(r"tests\.test_|test_", name)]
@@ -205,17 +205,15 @@ class Imports(unittest.TestCase):
         self.assertEqual(len(too_long({"a.py": "x\n" * 451, "b.py": "x\n" * 450})), 1)
 
     def test_no_test_imports_another(self):
-        self.assertEqual(tests_that_import_tests(self.tests), [])
+        self.assertEqual(borrowed_from_tests(self.tests), [])
         for line in (
             "from tests.test_house import TOP",
             "from tests import test_house",
             "def f():\n    import tests.test_house",
             "import test_house",
         ):
-            self.assertEqual(len(tests_that_import_tests({"tests/test_a.py": line})), 1, line)
-        self.assertEqual(
-            tests_that_import_tests({"tests/test_a.py": "from tests.support import call\nfrom tests import faults"}), []
-        )
+            self.assertEqual(len(borrowed_from_tests({"tests/test_a.py": line})), 1, line)
+        self.assertEqual(borrowed_from_tests({"tests/test_a.py": "from tests.support import call\nfrom tests import faults"}), [])
 
     def test_a_later_chapter_is_named_in_one_place_only(self):
         """Chapter 2's table of families says which module runs which; no other file knows a later chapter by name."""

@@ -13,7 +13,7 @@ from examples.ch02.model import EMBEDDED
 from examples.lab.script import BadInput, read_json
 from scripts import evidence, experiments, records
 from tests.small_book import CLAIM, NEAR, ONE, SEEN, TIME, SmallBook
-from tests.support import ROOT, call
+from tests.support import ROOT, call, slow
 
 TINY = replace(
     ONE, id="ch98.tiny", model="embedded", loads=True, measure=lambda model: {"parameters": model.manifest["parameters"]}
@@ -121,6 +121,7 @@ class Rerunning(SmallBook):
         self.assertEqual(self.records()["ch98.one"]["values"], {"n": 99})
         self.assertEqual(sorted(p.name for p in self.path.parent.iterdir()), ["claims.json", "figures", "results.json"])
 
+    @slow
     def test_two_at_once(self):
         code = (
             "import sys; from scripts import evidence\n"
