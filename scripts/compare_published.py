@@ -20,7 +20,7 @@ from examples.ch04 import agreement, causal_mask, component_timing, cost_model, 
 from examples.lab.experiment import plain
 from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, whole_number
 from scripts.experiments import ROOT
-from scripts.manuscript import look_up
+from scripts.markers import look_up
 
 PUBLISHED = ROOT / "research" / "ch04" / "published.json"
 VERDICTS = ("same", "within stated bounds", "different", "not comparable")

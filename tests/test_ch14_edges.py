@@ -12,9 +12,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from examples.ch02.config import Config, Rope, general
-from examples.ch02.families import READERS, ROPE_KINDS, read_config, rope_from
+from examples.ch02.families import READERS, read_config
 from examples.ch02.layout import is_buffer
 from examples.ch02.model import Model, general_form, load, run
+from examples.ch02.ropes import ROPE_KINDS, rope_from
 from examples.ch03.tokens import random_ids
 from examples.ch04 import agreement as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
