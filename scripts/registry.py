@@ -12,7 +12,7 @@ from examples.ch02.model import load, load_config, run
 from examples.ch03.tokens import PROMPTS, decode, encode, random_ids
 from examples.ch04.agreement import agreement
 from examples.ch04.library import library_model
-from examples.ch05 import repetition as ch05
+from examples.ch05 import cycles as ch05
 from examples.ch05 import sampling
 from examples.ch05.generate import generate
 from examples.ch10 import cache_parity as ch10

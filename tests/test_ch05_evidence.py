@@ -7,7 +7,7 @@ import torch
 
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch05 import generate as loop
-from examples.ch05 import repetition as ex
+from examples.ch05 import cycles as ex
 from examples.ch05 import sampling
 from tests import records
 from tests.faults import shifted_mask

@@ -20,7 +20,7 @@ from examples.ch03 import tokens as ch03
 from examples.ch03.tokens import decode, encode
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch05 import generate as module
-from examples.ch05 import repetition as ex
+from examples.ch05 import cycles as ex
 from examples.ch05.generate import Stream, end_tokens, generate
 from examples.lab.script import BadInput
 from tests.faults import head_order, shifted_mask

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from examples.ch05 import repetition as ex
+from examples.ch05 import cycles as ex
 from examples.ch05 import sampling
 from examples.ch05.sampling import candidates, choose, draw, keep_top_k, keep_top_p, only, probabilities
 from examples.lab.script import BadInput

@@ -19,7 +19,7 @@ from examples.ch03.tokens import random_ids
 from examples.ch04 import agreement as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.gpt2_from_scratch import Trace
-from examples.ch05 import repetition as ch05
+from examples.ch05 import cycles as ch05
 from examples.ch05.generate import generate
 from examples.ch10 import cache_parity as ex
 from examples.ch10 import kv_cache
