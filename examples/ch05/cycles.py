@@ -1,174 +1,33 @@
-"""The measurements of chapter 5, each a function that returns plain values: no printing, no files, no global state.
+"""Chapter 5: greedy text runs into a cycle, and one draw does not get it out for good.
 
-`model` is always a chapter 2 `Model`; what takes a `forward` takes it as `generate` does.
+    python examples/ch05/cycles.py                                   # one prompt, whose cycle comes early
+    python examples/ch05/cycles.py --prompt "HAMLET:" --tokens 400 --window 32
+    python examples/ch05/cycles.py --all                             # the book's eight prompts, in two minutes
+
+A greedy step depends only on what it sees. A model that sees a window of the last W tokens must therefore go on as it did before
+as soon as it sees the same again: a cycle is found, and proved, where a window comes back. bigram.py shows it where W is one word.
 """
 
-import itertools
-import math
+import sys
+from pathlib import Path
+
+if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 
-from examples.ch02.config import GPT2Config
-from examples.ch02.model import Model, run
+from examples.ch02.model import load_for, run
 from examples.ch03 import tokens as ch03
 from examples.ch03.tokens import decode, encode, random_ids
-from examples.ch04.library import library_model
 from examples.ch05.generate import generate
-from examples.ch05.sampling import draw, probabilities
-from examples.lab.experiment import largest, worst
+from examples.lab.experiment import Experiment
+from examples.lab.script import Parser, answer, command, progress_bar, table, whole_number
 
 PROMPTS = (*ch03.PROMPTS, "HAMLET:\n", "JULIET:", "What is the", "O")
+EARLY = ("JULIET:",)  # of them: the one whose cycle the embedded model enters first
 WINDOW = 64  # tokens that each step of the long runs sees
 LONG = 400  # new tokens of the long runs
-POLICIES = (
-    {"policy": "greedy", "temperature": 0.0},
-    {"policy": "temperature 0.3", "temperature": 0.3},
-    {"policy": "temperature 0.7", "temperature": 0.7},
-    {"policy": "temperature 1", "temperature": 1.0},
-    {"policy": "temperature 1, top-p 0.9", "temperature": 1.0, "top_p": 0.9},
-    {"policy": "temperature 1, top-k 40", "temperature": 1.0, "top_k": 40},
-)
-
-
-# -------------------------------------------------------------------------------------------------- sampling beside a library
-
-
-def library_probabilities(logits, temperature=1.0, top_k=None, top_p=None):
-    """What transformers' own processors leave of logits [N, V]: probabilities [N, V]."""
-    from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
-
-    steps = [TemperatureLogitsWarper(temperature)] if temperature != 1 else []
-    steps += [TopKLogitsWarper(top_k)] if top_k is not None else []
-    steps += [TopPLogitsWarper(top_p)] if top_p is not None else []
-    for step in steps:
-        logits = step(None, logits)
-    return torch.softmax(logits, dim=-1)
-
-
-def logits_rows(count, seed=0):
-    """Rows of logits to try filters on, [count][V] of several V: flat, peaked, spread over magnitudes, some impossible tokens,
-    some with equal values."""
-    generator = torch.Generator().manual_seed(seed)
-    rows = []
-    for i in range(count):
-        V = (2, 5, 11, 50, 200, 1024)[i % 6]
-        x = torch.randn(V, generator=generator)
-        x = x * (0.01, 1.0, 3.0, 20.0, 300.0)[i % 5]
-        if i % 7 == 1:
-            x = x.round()  # many ties
-        if i % 7 == 2:
-            x[torch.rand(V, generator=generator) < 0.4] = -math.inf
-            x[0] = 0.0
-        if i % 7 == 3:
-            x = x + 1e4
-        rows.append(x)
-    return rows
-
-
-SETTINGS = [(t, k, p) for t in (1.0, 0.7, 1.7, 0.05) for k in (None, 1, 3, 40, 5000) for p in (None, 0.1, 0.5, 0.9, 0.999, 1.0)]
-
-
-def cuts_a_tie(logits, ours):
-    """Whether the last token that `ours` [V] keeps has an equal among those it cuts: there the library may keep others."""
-    kept = ours > 0
-    cut = ~kept & (logits > -math.inf)
-    if not cut.any():
-        return False
-    return bool(logits[kept].min() <= logits[cut].max())
-
-
-def compare_filters(count=1000, seed=0):
-    """Our probabilities beside the library's on `count` rows, each with one of SETTINGS: kept sets, and the largest difference.
-
-    The kept sets are compared with the library on the same float32 logits; the probabilities with the library in float64, since
-    it divides by the temperature before it takes the largest off, and loses digits where logits are large.
-    """
-    same, ties, farthest, library = 0, 0, 0.0, 0.0
-    for i, logits in enumerate(logits_rows(count, seed)):
-        setting = SETTINGS[(i * 37) % len(SETTINGS)]
-        ours = probabilities(logits, *setting)
-        if cuts_a_tie(logits, ours):
-            ties += 1
-            continue
-        rounded = library_probabilities(logits[None], *setting)[0]
-        theirs = library_probabilities(logits[None].double(), *setting)[0]
-        same += bool(((ours > 0) == (rounded > 0)).all())
-        farthest = worst([farthest, largest(ours.double() - theirs)])
-        library = worst([library, largest(rounded.double() - theirs)])
-    found = {"rows": count, "ties_cut": ties, "compared": count - ties, "same_kept": same}
-    return found | {"largest_difference": farthest, "library_in_float32": library}
-
-
-def draw_frequencies(logits, draws, seed=0, **settings):
-    """How often each id is drawn, beside its probability: [{id, probability, frequency, deviations}], the last in standard
-    deviations of the count."""
-    p = probabilities(logits, **settings).double()
-    generator = torch.Generator().manual_seed(seed)
-    counts = torch.bincount(draw(p.float().expand(draws, -1), generator), minlength=len(p))
-    rows = []
-    for i, (pi, n) in enumerate(zip(p.tolist(), counts.tolist(), strict=True)):
-        spread = math.sqrt(pi * (1 - pi) / draws)
-        deviations = (n / draws - pi) / spread if spread else 0.0  # where p is 0 or 1 the frequency has to be p itself
-        rows.append({"id": i, "probability": pi, "frequency": n / draws, "deviations": deviations})
-    return rows
-
-
-# ------------------------------------------------------------------------------------------------------ the loop by a library
-
-
-def library_greedy(library, ids, tokens, end=None):
-    """transformers' own `generate`, greedy with its cache: new ids of one prompt [1, T], as a list."""
-    settings = dict(max_new_tokens=tokens, do_sample=False, use_cache=True, pad_token_id=0, eos_token_id=end)
-    made = library.generate(ids, attention_mask=torch.ones_like(ids), **settings)
-    return made[0, ids.shape[1] :].tolist()
-
-
-def compare_greedy(model, texts, tokens, forward=None, library=None):
-    """Our greedy tokens beside transformers' from each text: [{text, prompt, tokens, same}], `same` up to the first difference.
-
-    tokens: None goes to the model's last position. forward: makes the function for `generate` anew for each text.
-    """
-    library = library_model(model) if library is None else library
-    rows = []
-    for text in texts:
-        ids = encode(text, model)
-        n = tokens or model.config.n_positions - ids.shape[1] + 1
-        ours = generate(ids, model, n, end=None, forward=forward and forward(model)).sequence()
-        theirs = library_greedy(library, ids, n)
-        same = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b), n)
-        rows.append({"text": text, "prompt": ids.shape[1], "tokens": n, "same": same})
-    return rows
-
-
-def compare_sequences(model, texts, tokens, temperature, forward=None, seed=0):
-    """A batch of unequal prompts beside each alone, row r from seed + r: [{text, prompt, tokens, same}]."""
-    prompts = [encode(text, model)[0] for text in texts]
-    settings = dict(temperature=temperature, end=None)
-    together = generate(prompts, model, tokens, **settings, seed=seed, forward=forward and forward(model, len(prompts)))
-    rows = []
-    for r, (text, prompt) in enumerate(zip(texts, prompts, strict=True)):
-        alone = generate([prompt], model, tokens, **settings, seed=seed + r, forward=forward and forward(model, 1))
-        same = sum(a == b for a, b in zip(together.sequence(r), alone.sequence(), strict=True))
-        rows.append({"text": text, "prompt": len(prompt), "tokens": tokens, "same": same})
-    return rows
-
-
-# ----------------------------------------------------------------------------------------------------------------- repetition
-
-SENTENCE = "the cat sat on the mat and the cat saw the rug on the mat".split()
-
-
-def bigram():
-    """(model, forward, words): a model that knows only which word followed which in SENTENCE, as logits of log counts.
-
-    The words, in order of appearance, are its vocabulary; the forward is a look-up, so that `generate` can run it.
-    """
-    words = list(dict.fromkeys(SENTENCE))
-    counts = torch.zeros(len(words), len(words))
-    for a, b in itertools.pairwise(SENTENCE):
-        counts[words.index(a), words.index(b)] += 1
-    config = GPT2Config(vocab_size=len(words), n_positions=1000, n_embd=1, n_layer=1, n_head=1)
-    return Model(config, {}), lambda ids: counts.log()[ids], words
+AFTER_DRAW = 300  # tokens looked at behind a draw
 
 
 def cycle(ids, window):
@@ -231,59 +90,182 @@ def probability_by_round(model, whole, start, length, window=WINDOW, rounds=8):
     return means
 
 
-def one_sampled_step(model, whole, start, length, seeds=4, tokens=300, window=WINDOW):
+def one_sampled_step(model, whole, start, length, seeds=4, tokens=AFTER_DRAW, window=WINDOW, progress=lambda: None):
     """Within a cycle, in its third round, one token drawn at temperature 1 and then greedy again, once for each seed.
 
-    The draws are spread over the round: seed s draws the token that is s / seeds of the round in.
+    The draws are spread over the round: seed s draws the token that is s / seeds of the round in. Raises ValueError where `whole`
+    ends before its third round does.
 
     [{seed, same_token, after, length, same_cycle}]: whether the draw took the greedy token all the same; how many tokens after it
     the text is in a cycle again, how long that is, and whether it is the old one (all None where `tokens` more show none).
     """
+    if len(whole) < start + 3 * length:
+        raise ValueError(f"a text of {len(whole)} tokens ends before the third round of a cycle of {length} from {start} does")
     old = {tuple(whole[start + i : start + i + length]) for i in range(length)}  # the cycle, from each of its tokens
     rows = []
     for seed in range(seeds):
         at = start + 2 * length + seed * length // seeds
         drawn = generate([whole[:at]], model, 1, temperature=1.0, seed=seed, end=None, window=window).sequence()
-        row = {"seed": seed, "same_token": drawn[0] == whole[at], "after": None, "length": None, "same_cycle": None}
         first = max(0, at + 1 - window)  # the first token that the next step sees
-        text = whole[first:at] + drawn
-        text += generate([text], model, tokens, end=None, window=window).sequence()
-        found = cycle(text, window)
+        text, left, found = whole[first:at] + drawn, tokens, None
+        while found is None and left:  # fifty at a time: what comes behind a proved cycle is known
+            n = min(50, left)
+            text += generate([text], model, n, end=None, window=window).sequence()
+            found, left = cycle(text, window), left - n
+        row = {"seed": seed, "same_token": drawn[0] == whole[at], "after": None, "length": None, "same_cycle": None}
         if found:
             begin, period = found
-            row |= {
-                "after": max(0, first + begin - at - 1),
-                "length": period,
-                "same_cycle": tuple(text[begin : begin + period]) in old,
-            }
+            after, again = max(0, first + begin - at - 1), tuple(text[begin : begin + period])
+            row |= {"after": after, "length": period, "same_cycle": again in old}
         rows.append(row)
+        progress()
     return rows
 
 
-def repeated(ids, n=4):
-    """For each token: whether the n tokens that end with it stood in the text before."""
-    seen, found = set(), [False] * min(n - 1, len(ids))
-    for t in range(n, len(ids) + 1):
-        gram = tuple(ids[t - n : t])
-        found.append(gram in seen)
-        seen.add(gram)
-    return found
+# -------------------------------------------------------------------------------------------------------- the measurements
 
 
-def repetition_by_policy(model, texts=PROMPTS, width=30, seed=0, policies=POLICIES, forward=None):
-    """How much of a text repeats itself under each policy, up to the model's last position: [{policy, share, last, shares}].
+def measure(model, runs=None, tokens=LONG, window=WINDOW):
+    """Which greedy texts are in a cycle, from where and how long; and whether the chosen tokens grow surer from round to round.
 
-    share: of new tokens that end four tokens seen before, over all prompts; shares: the same by stretches of `width` tokens;
-    last: of the last stretch. All prompts run as one batch; `forward(model, batch)` makes another forward than the oracle.
+    runs: what `greedy_cycles` returned for so many tokens and this window, by default for PROMPTS.
     """
-    prompts = [text_or_ids(model, text) for text in texts]
-    tokens = (model.config.n_positions - max(map(len, prompts)) + 1) // width * width
+    rows, texts = greedy_cycles(model, PROMPTS, tokens, window) if runs is None else runs
+    found = [r for r in rows if r["length"]]
+    rounds = [
+        probability_by_round(model, text["ids"], text["start"], row["length"], window, rounds=4)
+        for row, text in zip(rows, texts, strict=True)
+        if row["length"]
+    ]
+    full = [x for x in rounds if len(x) == 4]
+    return {
+        "window": window,
+        "tokens": tokens,
+        "prompts": rows,
+        "prompts_count": len(rows),
+        "in_a_cycle": len(found),
+        "first_entry": min((r["enters_after"] for r in found), default=None),
+        "last_entry": max((r["enters_after"] for r in found), default=None),
+        "shortest": min((r["length"] for r in found), default=None),
+        "longest": max((r["length"] for r in found), default=None),
+        "rounds": [{"round": i + 1, "mean_probability": sum(x[i] for x in full) / len(full)} for i in range(4 if full else 0)],
+        "surer_in_round_4": sum(x[3] > x[0] for x in full),
+        "with_4_rounds": len(full),
+    }
+
+
+def measure_one_step(model, runs=None, window=WINDOW, seeds=4, progress=lambda: None):
+    """One drawn token within each cycle whose third round is there, and what the greedy text behind it comes to.
+
+    runs: what `greedy_cycles` returned for this window, by default for the last four of PROMPTS.
+    """
     rows = []
-    for policy in policies:
-        settings = {k: v for k, v in policy.items() if k != "policy"}
-        by = forward and forward(model, len(prompts))
-        made = generate(prompts, model, tokens, **settings, seed=seed, end=None, forward=by)
-        flags = [repeated(p + made.sequence(r))[-tokens:] for r, p in enumerate(prompts)]  # [prompts][tokens]
-        shares = [sum(sum(row[i : i + width]) for row in flags) / (width * len(flags)) for i in range(0, tokens, width)]
-        rows.append({"policy": policy["policy"], "share": sum(shares) / len(shares), "last": shares[-1], "shares": shares})
-    return rows
+    for row, text in zip(*(greedy_cycles(model, PROMPTS[4:], window=window) if runs is None else runs), strict=True):
+        ids, start, length = text["ids"], text["start"], row["length"]
+        if length and len(ids) >= start + 3 * length:
+            found = one_sampled_step(model, ids, start, length, seeds, window=window, progress=progress)
+            rows += [{"text": row["text"], "old_length": length, **r} for r in found]
+    moved = [r for r in rows if not r["same_token"]]
+    return {
+        "steps": rows,
+        "draws": len(rows),
+        "another_token": len(moved),
+        "in_a_cycle_again": sum(r["same_cycle"] is not None for r in moved),
+        "back_in_the_old_cycle": sum(r["same_cycle"] is True for r in moved),
+        "in_another_cycle": sum(r["same_cycle"] is False for r in moved),
+        f"in_none_within_{AFTER_DRAW}": sum(r["same_cycle"] is None for r in moved),
+        "longest_way_to_a_cycle": max((r["after"] for r in moved if r["after"] is not None), default=None),
+    }
+
+
+def report(values):
+    """Text of {"cycles": ..., "one-step": ...}."""
+    c, d = values["cycles"], values["one-step"]
+
+    def cells(row, *keys):
+        return ["-" if row[key] is None else row[key] for key in keys]
+
+    prompts = [
+        [repr(r["text"])[:40], *cells(r, "enters_after", "length"), repr(r["shows"])[:40] if r["shows"] else "-"]
+        for r in c["prompts"]
+    ]
+    rounds = [[r["round"], f"{r['mean_probability']:.3f}"] for r in c["rounds"]]
+    steps = [
+        [
+            repr(r["text"])[:40],
+            "the greedy one" if r["same_token"] else "another",
+            *cells(r, "after", "length"),
+            {True: "the old one", False: "another", None: "none"}[r["same_cycle"]],
+        ]
+        for r in d["steps"]
+    ]
+    parts = [
+        f"Greedy text, with a window of {c['window']} tokens, for {c['tokens']:,} new ones:",
+        "",
+        table(["prompt", "new tokens before the cycle", "its length", "one round"], prompts),
+    ]
+    if rounds:
+        parts += ["", table(["round", "mean probability of its tokens"], rounds)]
+    if steps:
+        heads = ["one token drawn in the cycle of", "it was", "in a cycle after", "its length", "which"]
+        parts += ["", table(heads, steps)]
+    end = (
+        f"{c['in_a_cycle']} of {c['prompts_count']} texts are in a cycle. Of {d['another_token']} draws of another token "
+        f"{d['in_a_cycle_again']} led into one again, {d['back_in_the_old_cycle']} into the old one."
+    )
+    return "\n".join([*parts, "", end])
+
+
+EXPERIMENTS = (
+    Experiment(
+        "ch05.cycles",
+        "observation",
+        "With a window, greedy decoding of the embedded model enters a cycle from every prompt tried, of many tokens.",
+        "Eight prompts, one small model, a window of 64; how soon and how long depends on all three.",
+        measure,
+        seconds=35,
+    ),
+    Experiment(
+        "ch05.one-step",
+        "observation",
+        "One sampled token does not end the repetition: greedy decoding is soon in a cycle again, mostly in the old one.",
+        "Four prompts and four draws each, one in each quarter of the third round; 300 tokens looked at.",
+        measure_one_step,
+        seconds=35,
+    ),
+)
+
+
+def options():
+    """The script's argument parser."""
+    example = 'example: python examples/ch05/cycles.py --prompt "HAMLET:" --tokens 400 --window 32'
+    parser = Parser(prog="cycles.py", description=__doc__.splitlines()[0], epilog=example)
+    about = "by default JULIET:, whose cycle comes early; for random weights as many random ids as it has words"
+    parser.add_argument("--prompt", default=None, metavar="TEXT", help=about)
+    parser.add_argument("--all", action="store_true", help="the book's eight prompts, in two minutes")
+    parser.add_argument(
+        "--tokens", type=whole_number(1), default=None, metavar="N", help="new ones: by default 150, with --all 400"
+    )
+    parser.add_argument("--window", type=whole_number(1), default=WINDOW, metavar="W", help="tokens that each step sees")
+    parser.add_argument("--draws", type=whole_number(1), default=4, metavar="N", help="in each cycle, each from its own seed")
+    return parser.add("model", "threads", "seed", "json")
+
+
+@command
+def main(argv=None):
+    """Print where greedy text runs into a cycle, and what one draw changes."""
+    args = options().parse_args(argv)
+    model = load_for(args)
+    texts = PROMPTS if args.all else EARLY if args.prompt is None else (args.prompt,)
+    tokens = args.tokens or (LONG if args.all else 150)
+    with progress_bar("run", len(texts) * (1 + args.draws)) as bar:
+        runs = greedy_cycles(model, texts, tokens, args.window, bar.update)
+        values = {
+            "cycles": measure(model, runs, tokens, args.window),
+            "one-step": measure_one_step(model, runs, args.window, args.draws, bar.update),
+        }
+    answer(args, values, report)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
