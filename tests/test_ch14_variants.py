@@ -22,7 +22,7 @@ from examples.ch03.tokens import random_ids
 from examples.ch04 import agreement as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch05.generate import generate
-from examples.ch05.repetition import library_greedy
+from examples.ch05.loop_agreement import library_greedy
 from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, forward_cached
 from examples.ch14 import family_agreement as ex
 from examples.ch14 import llama_from_scratch as llama

@@ -18,7 +18,7 @@ from examples.ch04.gpt2_from_scratch import Trace, causal_mask
 from examples.ch04.library import library_model, library_trace
 from examples.ch04.residual_trace import OTHERS
 from examples.ch05.generate import generate
-from examples.ch05.repetition import library_greedy
+from examples.ch05.loop_agreement import library_greedy
 from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, forward_cached, stream_cached
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14 import peers, serving, variants
