@@ -22,7 +22,7 @@ from examples.lab.script import BadInput
 from tests.support import FolderCase, call, slow, write_folder
 from tests.support import model as gpt2_model
 from tests.test_ch02_gguf import installed
-from tests.test_ch04_commands import tables
+from tests.test_ch04_agreement import tables
 from tests.test_ch14_llama import IDS, MODEL, L, config, model
 
 BOUND = 1e-5  # of the largest value, in float32
