@@ -140,7 +140,7 @@ def report(values):
     ]
     return "\n".join(
         [
-            "Our pass beside transformers' (eager): the largest difference of a logit, and relative to the largest:",
+            "Our pass beside transformers' (eager): how far a logit is off at most, and relative to the largest:",
             "",
             table(["prompt", "tokens", *heads], [cells([_short(r["prompt"]), r["tokens"]], r) for r in found["prompts"]]),
             "",

@@ -184,15 +184,15 @@ def report(values):
             f"Most probable tokens rewritten at the {on['earlier_positions']} earlier positions: "
             f"{on['earlier_predictions_rewritten']} with the mask, {off['earlier_predictions_rewritten']} without.",
             "",
-            "With the mask, each id changed in turn (columns); the largest change of a logit at a position (rows):",
+            "With the mask, each id in turn is changed (columns); the largest change of a logit (rows):",
             "",
             table(["", *range(len(influence))], influence),
             *cut,
             "",
-            "With the first layer's q, k and v weights times 300, so that low scores occur, and a mask of -1e4 in place",
-            f"of minus infinity, the largest change above the diagonal is {off['minus_1e4_sharpened_above_diagonal']:.3g}: "
-            "such a mask leaks where",
-            "all that a position may see scores below -1e4.",
+            "With the first layer's q, k and v weights times 300, so that low scores occur, and a mask of -1e4",
+            "in place of minus infinity, the largest change above the diagonal is "
+            f"{off['minus_1e4_sharpened_above_diagonal']:.3g}: such a mask leaks",
+            "where all that a position may see scores below -1e4.",
             "",
             end,
             "and with those sharpened weights.",

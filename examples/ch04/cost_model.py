@@ -173,8 +173,8 @@ def report(values):
     rows = [[r["component"], f"{r['parameters']:,}", f"{r['share_percent']:.1f}%"] for r in c["components"]]
     rows.append(["total", f"{c['total']:,}", ""])
     names = [name for name in f["contexts"][0] if name not in ("context", "output_share_percent")]
-    per_token = [[n.replace("_", " "), *(f"{r[n]:,}" for r in f["contexts"])] for n in names]
-    per_token.append(["output projection's share", *(f"{r['output_share_percent']:.1f}%" for r in f["contexts"])])
+    per_token = [[n.replace("_", " ").replace("attention sc", "sc"), *(f"{r[n]:,}" for r in f["contexts"])] for n in names]
+    per_token.append(["output's share", *(f"{r['output_share_percent']:.1f}%" for r in f["contexts"])])
     passes = [
         ["GFLOP, full: what this program executes", *(f"{r['full_gflop']:.3f}" for r in f["passes"])],
         ["GFLOP, causal: visible pairs only", *(f"{r['causal_gflop']:.3f}" for r in f["passes"])],

@@ -153,13 +153,13 @@ def report(values):
         ]
         for r in found["layers"]
     ]
-    heads = ["layer", "largest", "position", "dimension", "RMS", "RMS but 0", "/ median", "attn adds", "mlp adds"]
+    heads = ["layer", "largest", "position", "dimension", "RMS", "RMS but 0", "/ median", "+ attn", "+ mlp"]
     top = found["top"]
     parts = [
         table(heads, lines),
         "",
-        "The stream after each layer. RMS but 0 leaves position 0 out; / median is the largest over the median;",
-        "what a sublayer adds is the L2 norm over all positions.",
+        "The stream after each layer. RMS but 0 leaves position 0 out; / median is the largest over the",
+        "median; + attn and + mlp are the L2 norms, over all positions, of what the sublayers have added.",
     ]
     if "residual-others" in values:
         rows = values["residual-others"]["prompts"]

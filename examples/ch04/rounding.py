@@ -165,7 +165,7 @@ def report(values, model_type="gpt2"):
     ]
     rounded = ROUNDED_IN_FLOAT64.get(model_type)
     if rounded:
-        lines.append(f"transformers computes {rounded} in float32 whatever the dtype, so its float64 is no reference.")
+        lines += [f"transformers computes {rounded} in float32 whatever the dtype,", "so its float64 is no reference.", ""]
     single = next(r for r in half["dtypes"] if r["dtype"] == "float32")
     times = relative(single["ours"], single["transformers"])
     first, last = (growth["layers"][i]["relative_error"] for i in (1, -1))

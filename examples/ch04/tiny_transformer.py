@@ -171,7 +171,7 @@ def report(values):
     before = v["largest_earlier_change"]
     mask = "no position hears a later one" if before == 0 else f"a position hears a later one, by as much as {before:.3g}"
     count = "counts every parameter" if v["all_equal"] else "does NOT count every parameter"
-    return "\n".join([*parts, f"With the mask {mask}; and the formula {count}, at each of these depths."])
+    return "\n".join([*parts, f"With the mask {mask};", f"and the formula {count}, at each of these depths."])
 
 
 EXPERIMENTS = (

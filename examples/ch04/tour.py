@@ -50,9 +50,9 @@ def report(values):
             f"The mask: with another last token the logits before it change by {v['mask_change_earlier']}, "
             f"those at it by {v['mask_change_last']:.2f}.",
             "",
-            "Next: gpt2_from_scratch.py, in the same folder, is the program; agreement.py, rounding.py, causal_mask.py,",
-            "residual_trace.py, component_timing.py, last_position.py, cost_model.py and tensor_sizes.py show one thing",
-            "about it each.",
+            "Next: gpt2_from_scratch.py, in the same folder, is the program; agreement.py, rounding.py,",
+            "causal_mask.py, residual_trace.py, component_timing.py, last_position.py, cost_model.py and",
+            "tensor_sizes.py show one thing about it each.",
         ]
     )
 
@@ -73,8 +73,9 @@ def main(argv=None):
     c = model.config
     fewer = f" with {c.kv_heads} of keys and values" if c.kv_heads < c.n_head else ""
     head = (
-        f"The model: {args.model}, a {c.model_type} of {c.n_layer} layers, width {c.n_embd}, {c.n_head} heads{fewer}, "
-        f"{model.manifest['parameters']:,} parameters.\nThe prompt: {shown(ids, model)}, {ids.shape[1]} tokens.\n\n"
+        f"The model: {args.model}, a {c.model_type} of {model.manifest['parameters']:,} parameters:\n"
+        f"{c.n_layer} layers, width {c.n_embd}, {c.n_head} heads{fewer}.\n"
+        f"The prompt: {shown(ids, model)}, {ids.shape[1]} tokens.\n\n"
     )
     answer(args, values, lambda values: head + report(values))
 
