@@ -6,9 +6,6 @@ import torch
 
 from examples.ch02.layout import is_buffer, weight_shapes
 from examples.ch03.tokens import default_ids, encode
-from examples.ch04.causal_mask import above_diagonal, influence
-from examples.ch04.component_timing import component_times
-from examples.ch04.residual_trace import OTHERS, residual_statistics
 from examples.ch14 import ablations, serving
 from examples.ch14 import family_agreement as ex
 from examples.ch14.costs import cached_numbers, flops_per_token, kv_bytes_per_token, parameter_count
@@ -22,80 +19,6 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 def rounded(rows, digits=3):
     return [{k: sig(v, digits) if isinstance(v, float) else v for k, v in row.items()} for row in rows]
-
-
-def _agreement(model):
-    found = ex.llama_agreement(model)
-    rows = found["prompts"] + found["edges"]
-    points = {}
-    for r in found["layers"]:
-        points.setdefault(r["point"], []).append(r["largest_difference"] / r["largest_value"])
-    values = tolerance(
-        ex.BAR,
-        found["worst"],
-        prompts=[{"prompt": r["text"], "tokens": r["tokens"], "positions": r["positions"]} for r in found["prompts"]],
-        longest=max(r["tokens"] for r in rows),
-        positions=found["positions"],
-        same_argmax=found["same_argmax"],
-        greedy_tokens=found["greedy_tokens"],
-        greedy_same=found["greedy_same"],
-        points=len(points),
-        tensors=len(found["layers"]),
-        points_within_1e_5=all(x <= 1e-5 for row in points.values() for x in row),
-        parameters=model.manifest["parameters"],
-    )
-    held = found["within"] and found["greedy_same"] == found["greedy_tokens"] and values["points_within_1e_5"]
-    return values | {"held": values["held"] and held}
-
-
-def _mask(model):
-    found = influence(model, default_ids(model, 10))
-    return {"tokens": len(found), "influence_above_diagonal": above_diagonal(found)}
-
-
-def _residual(model):
-    rows = rounded(residual_statistics(model, default_ids(model, 17)))
-    top = max(rows, key=lambda r: r["largest"])
-    written = max(rows[1:], key=lambda r: r["mlp_norm"])
-    return {
-        "tokens": 17,
-        "layers": rows,
-        "shown": [r for r in rows if r["layer"] in (0, 1, 2, 4, 8, 10, 11, 12, 16, 20, 24, 28, 29, 30)],
-        "top": top,
-        "first_massive_layer": next((r["layer"] for r in rows if r["largest_over_median"] > 1000), None),
-        "written_by_feed_forward_of_layer": written["layer"],
-        "its_norm": written["mlp_norm"],
-        "last": rows[-1],
-        "before_top": rows[top["layer"] - 1],
-    }
-
-
-def _residual_others(model):
-    rows = []
-    for text in OTHERS:
-        found = residual_statistics(model, encode(text, model))
-        top = max(found, key=lambda r: r["largest"])
-        keep = {k: top[k] for k in ("layer", "largest", "position", "dimension", "largest_over_median")}
-        rows.append({"text": text, **rounded([keep])[0]})
-    return {
-        "prompts": rows,
-        "at_position_0": sum(r["position"] == 0 for r in rows),
-        "dimensions": sorted({r["dimension"] for r in rows}),
-        "different_dimensions": len({r["dimension"] for r in rows}),
-    }
-
-
-def _time(model):
-    rows = []
-    for tokens in (16, 128, 512):
-        found = component_times(model, tokens, runs=3)
-        for c in found["components"]:
-            name = c["component"].replace("_", " ")
-            rows.append(
-                {"tokens": tokens, "component": name, "ms": c["ms"], "time_percent": 100 * c["time_share"]}
-                | {"flop_percent": 100 * c["flop_share"]}
-            )
-    return {"runs": 3, "components": rounded(rows)}
 
 
 # ------------------------------------------------------------------------------------------------------------- the families
@@ -454,51 +377,6 @@ TINY = dict(model="tiny models (random, seed 0)", loads=False, movable=False)
 RANDOM = dict(model="random models of width 64", loads=False, movable=False)
 
 EXPERIMENTS = (
-    Experiment(
-        "ch14.agreement",
-        "tolerance",
-        "On SmolLM2 our Llama has transformers' logits within 1e-4 of the largest, its argmaxes and 40 greedy tokens.",
-        "Four prompts and four shapes of random ids up to 2,048 tokens, one model, float32, eager attention, a CPU.",
-        _agreement,
-        model=REAL,
-        seconds=90,
-    ),
-    Experiment(
-        "ch14.mask",
-        "exact",
-        "On SmolLM2, changing a token changes nothing before it: the logits there are bit for bit the same.",
-        "One text of ten tokens on a CPU; runs of one shape.",
-        _mask,
-        model=REAL,
-        seconds=3,
-    ),
-    Experiment(
-        "ch14.residual",
-        "observation",
-        "SmolLM2's residual stream has a massive activation at its first position, written by one feed-forward network.",
-        "One text of 17 tokens on one model.",
-        _residual,
-        model=REAL,
-        seconds=2,
-    ),
-    Experiment(
-        "ch14.residual-others",
-        "observation",
-        "On five other texts it stands at the first position too, in the same dimension.",
-        "Five texts.",
-        _residual_others,
-        model=REAL,
-        seconds=3,
-    ),
-    Experiment(
-        "ch14.time",
-        "timing",
-        "Where a pass of SmolLM2 spends its time, component by component, beside the shares of FLOPs.",
-        "One thread of one processor, float32, unfused.",
-        _time,
-        model=REAL,
-        seconds=15,
-    ),
     Experiment(
         "ch14.families",
         "tolerance",

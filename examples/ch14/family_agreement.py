@@ -10,16 +10,13 @@ from examples.ch02.config import Config, Experts, Latent
 from examples.ch02.families import VARIANTS
 from examples.ch02.layout import tensor_shapes, weight_shapes
 from examples.ch02.model import Model, general_form, random_tensor, run
-from examples.ch03.tokens import encode, random_ids
-from examples.ch04 import agreement as ch04
-from examples.ch04.agreement import LONGEST, agreement
+from examples.ch03.tokens import random_ids
+from examples.ch04.agreement import agreement
 from examples.ch04.causal_mask import above_diagonal, influence
 from examples.ch04.gpt2_from_scratch import Trace, causal_mask
-from examples.ch04.library import library_model, library_trace
+from examples.ch04.library import library_trace
 from examples.ch04.residual_trace import OTHERS
-from examples.ch05.generate import generate
-from examples.ch05.repetition import library_greedy
-from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, forward_cached, stream_cached
+from examples.ch10.kv_cache import KVCache, cache_bytes, forward_cached, stream_cached
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14 import peers, serving, variants
 from examples.ch14.ablations import PLAY
@@ -27,43 +24,8 @@ from examples.ch14.costs import flops_per_token, kv_bytes_per_token, parameter_c
 from examples.ch14.ten_choices import options_of
 from examples.lab.experiment import largest, median_after, worst
 
-PROMPT = "The capital of France is"
 BEFORE = OTHERS[2]  # the text that stands before another one
-BAR = 1e-4  # of the largest logit: a Llama of many layers on real weights
 BOUND = 1e-5  # of the largest logit: the tiny models
-
-# ------------------------------------------------------------------------------------------------------- Llama, on real weights
-
-
-def llama_agreement(model, prompt=PROMPT, tokens=40, seed=0, progress=lambda: None):
-    """A Llama beside transformers: prompts, edges up to chapter 4's LONGEST, every traced point, greedy tokens with our cache.
-
-    {prompts, edges, layers, worst, same_argmax, positions, greedy, greedy_tokens, greedy_same, within}. worst: the largest
-    difference of a logit over the largest logit. progress: called after each comparison.
-    """
-    library = library_model(model)
-    prompts = ch04.compare_prompts(model, library, progress=progress) if model.tokenizer else []
-    full = min(LONGEST, model.config.n_positions)
-    edges = []
-    for batch, length in sorted({(1, 1), (1, min(2, full)), (4, min(64, full)), (1, full)}):
-        ids = random_ids(model, length, batch, seed)
-        with torch.no_grad():
-            edges.append(agreement(run(model, ids), library(ids, use_cache=False).logits))
-        progress()
-    ids = encode(prompt, model) if model.tokenizer else random_ids(model, min(5, full), seed=seed)
-    layers = ch04.compare_layers(model, library, ids)
-    progress()
-    new = min(tokens, model.config.n_positions - ids.shape[1] + 1)
-    cached = Cached(model, capacity=ids.shape[1] + new - 1)  # the last token is never fed
-    ours = generate(ids, model, new, end=None, forward=cached).sequence()
-    theirs = library_greedy(library, ids, new)
-    rows = prompts + edges
-    found = {"prompts": prompts, "edges": edges, "layers": layers}
-    found["worst"] = worst(r["relative_difference"] for r in rows)
-    found |= {"same_argmax": sum(r["same_argmax"] for r in rows), "positions": sum(r["positions"] for r in rows)}
-    found |= {"greedy": ours, "greedy_tokens": new, "greedy_same": sum(a == b for a, b in zip(ours, theirs, strict=True))}
-    return found | {"within": found["worst"] <= BAR and found["same_argmax"] == found["positions"]}
-
 
 # ------------------------------------------------------------------------------------------------------------- the ten choices
 
