@@ -8,7 +8,7 @@ from examples.ch02.layout import is_buffer, weight_shapes
 from examples.ch03.tokens import default_ids, encode
 from examples.ch14 import ablations, serving
 from examples.ch14 import family_agreement as ex
-from examples.ch14.costs import cached_numbers, flops_per_token, kv_bytes_per_token, parameter_count
+from examples.ch14.costs import parameter_count
 from examples.lab.experiment import Experiment, sig, tolerance, worst
 
 REAL = "smollm2"
@@ -19,67 +19,6 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 def rounded(rows, digits=3):
     return [{k: sig(v, digits) if isinstance(v, float) else v for k, v in row.items()} for row in rows]
-
-
-# ------------------------------------------------------------------------------------------------------------- the families
-
-
-def _families(_=None):
-    cases = ex.agreements()
-    shown = [
-        {"case": c["case"], "positions": c["positions"], "same_argmax": c["same_argmax"], "parameters": c["parameters"]}
-        for c in cases
-    ]
-    values = tolerance(
-        ex.BOUND,
-        worst(c["worst"] for c in cases),
-        cases=shown,
-        count=len(cases),
-        model_types=len({c["model_type"] for c in cases}),
-        positions=sum(c["positions"] for c in cases),
-        same_argmax=sum(c["same_argmax"] for c in cases),
-        points_within_1e_5=all(c["worst_point"] <= ex.BOUND for c in cases),
-        parameters_as_the_library=all(c["parameters"] == c["library_parameters"] for c in cases),
-        influence_above_diagonal=max(c["above_diagonal"] for c in cases),
-        options_verified=len({(k, v) for c in cases for k, v in c["options"].items()} & {(a, b) for a, b, _ in ex.OPTIONS}),
-        options=len(ex.OPTIONS),
-    )
-    also = values["same_argmax"] == values["positions"] and values["points_within_1e_5"] and values["parameters_as_the_library"]
-    return values | {"held": values["held"] and also and values["influence_above_diagonal"] == 0}
-
-
-def _cached(_=None):
-    rows = [ex.cached_agreement(*case) for case in ex.CASES]
-    values = tolerance(
-        ex.BOUND,
-        worst(r["worst"] for r in rows),
-        count=len(rows),
-        splits=len(ex.SPLITS),
-        positions=sum(r["positions"] for r in rows),
-        same_argmax=sum(r["same_argmax"] for r in rows),
-        bytes_as_counted=all(r["bytes_as_counted"] for r in rows),
-    )
-    return values | {"held": values["held"] and values["bytes_as_counted"] and values["same_argmax"] == values["positions"]}
-
-
-def _alibi(_=None):
-    return rounded([ex.alibi_rounding()], 2)[0]
-
-
-def _latent(_=None):
-    config = serving.config_named("deepseek-v3")
-    forms = [
-        {
-            "form": form,
-            "gflop_per_token_2000": round(flops_per_token(config, 2000, form)["total"] / 1e9, 1),
-            "numbers_per_layer": cached_numbers(config, form),
-            "kv_bytes_per_token": kv_bytes_per_token(config, 2, form),
-        }
-        for form in ("absorbed", "expanded")
-    ]
-    ratio = forms[1]["kv_bytes_per_token"] / forms[0]["kv_bytes_per_token"]
-    found = ex.absorbed()
-    return tolerance(ex.BOUND, found["relative_difference"], forms=forms, cache_ratio=round(ratio, 1), positions=found["positions"])
 
 
 def _effects(_=None):
@@ -373,45 +312,9 @@ def _option_times(model):
 
 
 DATA = dict(model="the configurations kept in configs.json", loads=False, movable=False)
-TINY = dict(model="tiny models (random, seed 0)", loads=False, movable=False)
 RANDOM = dict(model="random models of width 64", loads=False, movable=False)
 
 EXPERIMENTS = (
-    Experiment(
-        "ch14.families",
-        "tolerance",
-        "One configurable forward has the logits of transformers' model of every family within 1e-5 of the largest, and is causal.",
-        "Tiny random models, eager attention and eager experts, float32; four shapes each, the longest the model's context.",
-        _families,
-        seconds=10,
-        **TINY,
-    ),
-    Experiment(
-        "ch14.cached",
-        "tolerance",
-        "Fed through its cache in chunks each family has the whole pass's logits within 1e-5, and exactly the counted bytes.",
-        "The same tiny random models, a batch of two, three ways to feed 20 tokens; latent attention in both forms.",
-        _cached,
-        seconds=4,
-        **TINY,
-    ),
-    Experiment(
-        "ch14.alibi",
-        "observation",
-        "At 2,048 positions the library's ALiBi is some ten times further from float64 than ours: one function, rounded otherwise.",
-        "One tiny random model with six heads.",
-        _alibi,
-        seconds=8,
-        **TINY,
-    ),
-    Experiment(
-        "ch14.latent",
-        "tolerance",
-        "Latent attention gives the same logits absorbed or expanded, within 1e-5 of the largest.",
-        "The agreement is of a tiny random model; the counts are of DeepSeek-V3's configuration.",
-        _latent,
-        **TINY,
-    ),
     Experiment(
         "ch14.counts",
         "exact",

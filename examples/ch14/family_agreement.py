@@ -1,8 +1,21 @@
-"""The measurements of chapter 14, each a function that returns plain values: no printing, no files, no global state."""
+"""Chapter 14: every family beside transformers, in tiny models that hide nothing; whole, and fed through a cache.
+
+    python examples/ch14/family_agreement.py                     # all fourteen families, some twenty seconds
+    python examples/ch14/family_agreement.py --family gemma2
+
+transformers makes each tiny model and writes it to files; chapter 2 reads these, and the configurable forward runs what it read.
+Random weights are cruel to a layout, since nothing in them is small or regular; how outliers of trained weights are rounded they do
+not tell. An agreement says something only because it fails on a wrong program: for each of the ten choices the tests plant faults.
+"""
 
 import statistics
+import sys
 import time
 from dataclasses import replace
+from pathlib import Path
+
+if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 
@@ -11,7 +24,7 @@ from examples.ch02.families import VARIANTS
 from examples.ch02.layout import tensor_shapes, weight_shapes
 from examples.ch02.model import Model, general_form, random_tensor, run
 from examples.ch03.tokens import random_ids
-from examples.ch04.agreement import agreement
+from examples.ch04.agreement import BOUND, agreement
 from examples.ch04.causal_mask import above_diagonal, influence
 from examples.ch04.gpt2_from_scratch import Trace, causal_mask
 from examples.ch04.library import library_trace
@@ -22,12 +35,8 @@ from examples.ch14 import peers, serving, variants
 from examples.ch14.ablations import PLAY
 from examples.ch14.costs import flops_per_token, kv_bytes_per_token, parameter_count
 from examples.ch14.ten_choices import options_of
-from examples.lab.experiment import largest, median_after, worst
-
-BEFORE = OTHERS[2]  # the text that stands before another one
-BOUND = 1e-5  # of the largest logit: the tiny models
-
-# ------------------------------------------------------------------------------------------------------------- the ten choices
+from examples.lab.experiment import Experiment, largest, median_after, tolerance, worst
+from examples.lab.script import Parser, answer, command, progress_bar, table
 
 # (case, model_type, what differs from the tiny model): each family, and the options that a family has beside its own
 CASES = (
@@ -44,12 +53,53 @@ CASES = (
     ("mixtral, windows", "mixtral", {"sliding_window": 6}),
 )
 LENGTH = 20  # of the text that crosses every window
+SPLITS = ([1] * LENGTH, [7, 1, 5, 7], [LENGTH - 1, 1])  # ways to feed a text of LENGTH tokens
+
+# The ten choices and their options, each as the fields of Config that make it from a Llama-3-8B's.
+BASE = "llama-3-8b"
+OPTIONS = (  # (choice, option, the fields of Config that make it from the base)
+    ("normalisation", "layer norm", {"norm": "layer"}),
+    ("normalisation", "RMS norm", {}),
+    ("its place", "pre", {}),
+    ("its place", "post", {"norm_place": "post", "final_norm": False}),
+    ("its place", "both", {"norm_place": "both"}),
+    ("positions", "learned", {"positions": "learned"}),
+    ("positions", "sinusoidal", {"positions": "sinusoidal"}),
+    ("positions", "RoPE", {}),
+    ("positions", "ALiBi", {"positions": "alibi"}),
+    ("attention", "MHA", {"kv_heads": 32}),
+    ("attention", "GQA", {}),
+    ("attention", "MQA", {"kv_heads": 1}),
+    ("attention", "MLA", {"latent": Latent(None, 512, 128, 64, 128)}),
+    ("activation", "GELU, tanh form", {"activation": "gelu_new", "gated": False}),
+    ("activation", "GELU, exact", {"activation": "gelu", "gated": False}),
+    ("activation", "SiLU", {"gated": False}),
+    ("activation", "gated SiLU", {}),
+    ("activation", "gated GELU, tanh form", {"activation": "gelu_new"}),
+    ("feed-forward", "dense", {}),
+    ("feed-forward", "mixture of experts", {"experts": Experts(8, 2, 14336)}),
+    ("head", "tied", {"tie_word_embeddings": True}),
+    ("head", "untied", {}),
+    ("biases", "present", {"biases": ("qkv", "o", "mlp")}),
+    ("biases", "on q, k and v", {"biases": ("qkv",)}),
+    ("biases", "absent", {}),
+    ("window", "full", {}),
+    ("window", "sliding", {"windows": (4096,) * 32}),
+    ("window", "interleaved", {"windows": (4096, None) * 16}),
+    ("q and k norm", "no", {}),
+    ("q and k norm", "yes", {"qk_norm": True}),
+)
 
 
 def case_models(kind, changes, seed=0):
     """(library, model) of a case: transformers' tiny model, and ours in the general form, read from the files that it writes."""
     library = peers.library_tiny(kind, seed, **changes)
     return library, general_form(peers.by_files(library))
+
+
+def in_absorbed_form(model):
+    """The model with its latent attention in the other of the two forms."""
+    return replace(model, config=replace(model.config, latent=replace(model.config.latent, absorbed=True)))
 
 
 def case_shapes(config):
@@ -87,49 +137,49 @@ def case_agreement(case, kind, changes, seed=0):
     }
 
 
-def agreements(progress=lambda: None):
+def agreements(progress=lambda: None, cases=CASES, seed=0):
     """`case_agreement` of every case."""
     rows = []
-    for case in CASES:
-        rows.append(case_agreement(*case))
+    for case in cases:
+        rows.append(case_agreement(*case, seed))
         progress()
     return rows
 
 
-BASE = "llama-3-8b"
-OPTIONS = (  # (choice, option, the fields of Config that make it from the base)
-    ("normalisation", "layer norm", {"norm": "layer"}),
-    ("normalisation", "RMS norm", {}),
-    ("its place", "pre", {}),
-    ("its place", "post", {"norm_place": "post", "final_norm": False}),
-    ("its place", "both", {"norm_place": "both"}),
-    ("positions", "learned", {"positions": "learned"}),
-    ("positions", "sinusoidal", {"positions": "sinusoidal"}),
-    ("positions", "RoPE", {}),
-    ("positions", "ALiBi", {"positions": "alibi"}),
-    ("attention", "MHA", {"kv_heads": 32}),
-    ("attention", "GQA", {}),
-    ("attention", "MQA", {"kv_heads": 1}),
-    ("attention", "MLA", {"latent": Latent(None, 512, 128, 64, 128)}),
-    ("activation", "GELU, tanh form", {"activation": "gelu_new", "gated": False}),
-    ("activation", "GELU, exact", {"activation": "gelu", "gated": False}),
-    ("activation", "SiLU", {"gated": False}),
-    ("activation", "gated SiLU", {}),
-    ("activation", "gated GELU, tanh form", {"activation": "gelu_new"}),
-    ("feed-forward", "dense", {}),
-    ("feed-forward", "mixture of experts", {"experts": Experts(8, 2, 14336)}),
-    ("head", "tied", {"tie_word_embeddings": True}),
-    ("head", "untied", {}),
-    ("biases", "present", {"biases": ("qkv", "o", "mlp")}),
-    ("biases", "on q, k and v", {"biases": ("qkv",)}),
-    ("biases", "absent", {}),
-    ("window", "full", {}),
-    ("window", "sliding", {"windows": (4096,) * 32}),
-    ("window", "interleaved", {"windows": (4096, None) * 16}),
-    ("q and k norm", "no", {}),
-    ("q and k norm", "yes", {"qk_norm": True}),
-)
+@torch.no_grad()
+def cached_agreement(case, kind, changes, seed=0):
+    """One case fed through its cache in each of SPLITS: {case, worst, same_argmax, positions, bytes_as_counted}.
+
+    worst: the largest difference of a logit from the whole pass, over the largest logit; latent attention in both forms.
+    bytes_as_counted: whether after every chunk the cache holds exactly what `cache_bytes` says.
+    """
+    _, model = case_models(kind, changes, seed)
+    forms = [model] + ([in_absorbed_form(model)] if model.config.latent else [])
+    ids, rows, counted = random_ids(model, LENGTH, 2, seed), [], True
+    for form in forms:
+        whole = run(form, ids)
+        for sizes in SPLITS:
+            cache, logits, start = KVCache(form, ids.shape[0], LENGTH), [], 0
+            for size in sizes:
+                logits.append(forward_cached(ids[:, start : start + size], form, cache))
+                start += size
+                live = sum(x.nbytes for layer in range(form.config.n_layer) for x in cache.live(layer))
+                counted = counted and live == cache_bytes(form.config, start, 2)
+            rows.append(agreement(torch.cat(logits, 1), whole))
+    return {
+        "case": case,
+        "worst": worst(r["relative_difference"] for r in rows),
+        "same_argmax": sum(r["same_argmax"] for r in rows),
+        "positions": sum(r["positions"] for r in rows),
+        "bytes_as_counted": counted,
+    }
+
+
+# ---- what other rooms of this chapter show
+
+BEFORE = OTHERS[2]  # the text that stands before another one
 SERVED = (8192, 32)  # tokens of each sequence, and sequences at once, in the comparison of options
+LOADS = ((8192, 32), (8192, 1), (2000, 32), (2000, 1))  # (tokens of each sequence, sequences)
 
 
 def users():
@@ -181,9 +231,6 @@ def verified(effects, cases):
     return rows
 
 
-LOADS = ((8192, 32), (8192, 1), (2000, 32), (2000, 1))  # (tokens of each sequence, sequences)
-
-
 def ranking(rows=None):
     """The choices by how far apart their options are, widest first: a row of ratios each, and the cheapest and dearest option.
 
@@ -212,69 +259,6 @@ def ranking(rows=None):
             }
         )
     return sorted(found, key=lambda r: -r["step_ratio"])
-
-
-def alibi_rounding(tokens=2048, seed=0):
-    """BLOOM's tiny model far out: how far both programs in float32, and transformers' in float64, are from ours in float64.
-
-    The library adds a slope times the key's position, we take a slope times the distance: the same A, other numbers to round.
-    """
-    library, model = case_models("bloom", {}, seed)
-    model = replace(model, config=replace(model.config, n_positions=tokens))
-    ids = random_ids(model, tokens, seed=seed)
-    with torch.no_grad():
-        exact = run(model.to(dtype=torch.float64), ids)
-        ours, theirs = run(model, ids), library(ids, use_cache=False).logits
-        double = library.double()(ids, use_cache=False).logits
-    found = {"ours": ours, "library": theirs, "library_float64": double}
-    return {"tokens": tokens} | {name: agreement(x, exact)["relative_difference"] for name, x in found.items()}
-
-
-def in_absorbed_form(model):
-    """The model with its latent attention in the other of the two forms."""
-    return replace(model, config=replace(model.config, latent=replace(model.config.latent, absorbed=True)))
-
-
-def absorbed(tokens=LENGTH, seed=0):
-    """Latent attention in both forms on the tiny DeepSeek-V3: how far apart, of the largest logit, over a batch of two."""
-    _, model = case_models("deepseek_v3", {}, seed)
-    ids = random_ids(model, tokens, 2, seed)
-    return agreement(run(in_absorbed_form(model), ids), run(model, ids))
-
-
-SPLITS = ([1] * LENGTH, [7, 1, 5, 7], [LENGTH - 1, 1])  # ways to feed a text of LENGTH tokens
-
-
-@torch.no_grad()
-def cached_agreement(case, kind, changes, seed=0):
-    """One case fed through its cache in each of SPLITS: {case, worst, same_argmax, positions, bytes_as_counted}.
-
-    worst: the largest difference of a logit from the whole pass, over the largest logit; latent attention in both forms.
-    bytes_as_counted: whether after every chunk the cache holds exactly what `cache_bytes` says.
-    """
-    _, model = case_models(kind, changes, seed)
-    forms = [model] + ([in_absorbed_form(model)] if model.config.latent else [])
-    ids, rows, counted = random_ids(model, LENGTH, 2, seed), [], True
-    for form in forms:
-        whole = run(form, ids)
-        for sizes in SPLITS:
-            cache, logits, start = KVCache(form, ids.shape[0], LENGTH), [], 0
-            for size in sizes:
-                logits.append(forward_cached(ids[:, start : start + size], form, cache))
-                start += size
-                live = sum(x.nbytes for layer in range(form.config.n_layer) for x in cache.live(layer))
-                counted = counted and live == cache_bytes(form.config, start, 2)
-            rows.append(agreement(torch.cat(logits, 1), whole))
-    return {
-        "case": case,
-        "worst": worst(r["relative_difference"] for r in rows),
-        "same_argmax": sum(r["same_argmax"] for r in rows),
-        "positions": sum(r["positions"] for r in rows),
-        "bytes_as_counted": counted,
-    }
-
-
-# ------------------------------------------------------------------------------------------------------------- depth and norms
 
 
 def small_model(config, seed=0):
@@ -375,9 +359,6 @@ def trainings(layers=(4, 12, 24), places=("pre", "post", "both"), seeds=(0, 1)):
     return rows
 
 
-# --------------------------------------------------------------------------------------------------------------------- windows
-
-
 def reach(window, layers, tokens=40, seed=0):
     """How far a token is felt in a random model of so many layers with this window: (farthest position changed, L (W - 1)).
 
@@ -396,9 +377,6 @@ def reach(window, layers, tokens=40, seed=0):
 def reaches(windows=(1, 2, 3, 4, 6), layers=(1, 2, 3, 4)):
     """`reach` for each window and depth."""
     return [reach(w, n) for w in windows for n in layers]
-
-
-# --------------------------------------------------------------------------------------------------------- positions and prefixes
 
 
 def forward_at(model, ids, at):
@@ -445,9 +423,6 @@ def prefix_keys(model, before, ids):
             row[name] = largest(ours - right) / (largest(right) or 1)
         rows.append(row)
     return rows
-
-
-# ------------------------------------------------------------------------------------------------------------------------ time
 
 
 def filled(model, batch, tokens):
@@ -538,3 +513,152 @@ def option_times(model, context=1000, batch=8, runs=7, timer=time.perf_counter):
     return [
         {"option": n, "ms": 1e3 * s, "ratio": s / seconds[zero], "bytes_ratio": said[n] / said[zero]} for n, s in seconds.items()
     ]
+
+
+# --------------------------------------------------------------------------------------------------------- the measurements
+
+
+def measure(cases=CASES, seed=0, progress=lambda: None):
+    """Every case beside transformers: a `tolerance` of the largest logit, {cases: a row each, ...sums}.
+
+    It holds where the argmax is the library's at every position, every traced point is within the bound of the largest value there,
+    no change reaches an earlier position, and the closed formula counts the library's own parameters.
+    """
+    rows = agreements(progress, cases, seed)
+    same, positions = sum(c["same_argmax"] for c in rows), sum(c["positions"] for c in rows)
+    points = all(c["worst_point"] <= BOUND for c in rows)
+    counted = all(c["parameters"] == c["library_parameters"] for c in rows)
+    causal = worst(c["above_diagonal"] for c in rows)
+    taken = {pair for c in rows for pair in c["options"].items()}
+    return tolerance(
+        BOUND,
+        worst(c["worst"] for c in rows),
+        same == positions and points and counted and causal == 0,
+        cases=[
+            {
+                **{key: c[key] for key in ("case", "model_type", "positions", "same_argmax", "points", "parameters")},
+                "relative_difference": c["worst"],
+                "relative_difference_at_points": c["worst_point"],
+            }
+            for c in rows
+        ],
+        count=len(rows),
+        model_types=len({c["model_type"] for c in rows}),
+        positions=positions,
+        same_argmax=same,
+        points_within_1e_5=points,
+        parameters_as_the_library=counted,
+        influence_above_diagonal=causal,
+        options_verified=len(taken & {(choice, option) for choice, option, _ in OPTIONS}),
+        options=len(OPTIONS),
+    )
+
+
+def measure_cached(cases=CASES, seed=0, progress=lambda: None):
+    """Every case through its cache in each of SPLITS, beside its own whole pass: a `tolerance` of the largest logit.
+
+    It holds where the argmax is the same everywhere and the cache has after every chunk exactly the bytes that are counted.
+    """
+    rows = []
+    for case in cases:
+        rows.append(cached_agreement(*case, seed))
+        progress()
+    same, positions = sum(r["same_argmax"] for r in rows), sum(r["positions"] for r in rows)
+    counted = all(r["bytes_as_counted"] for r in rows)
+    return tolerance(
+        BOUND,
+        worst(r["worst"] for r in rows),
+        counted and same == positions,
+        cases=[{"case": r["case"], "positions": r["positions"], "relative_difference": r["worst"]} for r in rows],
+        count=len(rows),
+        splits=len(SPLITS),
+        positions=positions,
+        same_argmax=same,
+        bytes_as_counted=counted,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------- the table
+
+
+def report(values):
+    """Text of {"families": ..., "cached": ...}."""
+    whole, cached = values["families"], values["cached"]
+    rows = [
+        [
+            c["case"],
+            f"{c['parameters']:,}",
+            f"{c['relative_difference']:.1e}",
+            f"{c['relative_difference_at_points']:.1e}",
+            f"{c['same_argmax']} of {c['positions']}",
+            f"{in_chunks['relative_difference']:.1e}",
+        ]
+        for c, in_chunks in zip(whole["cases"], cached["cases"], strict=True)
+    ]
+    held = "Within" if whole["held"] and cached["held"] else "OUTSIDE"
+    return "\n".join(
+        [
+            "Tiny random models beside transformers', float32, eager; differences over the largest value that is compared:",
+            "",
+            table(["case", "parameters", "logits", "points", "same argmax", "in chunks"], rows),
+            "",
+            f"In chunks: through the cache, in {cached['splits']} ways, beside the whole pass; the bytes it holds are "
+            f"{'' if cached['bytes_as_counted'] else 'NOT '}those counted.",
+            f"The largest change of a logit before the token that changed: {whole['influence_above_diagonal']:g}.",
+            f"{held} the bounds (models: {whole['count']}, families: {whole['model_types']}): at most {whole['worst']:.1e} of the "
+            f"largest logit apart,",
+            f"and {whole['same_argmax']:,} of {whole['positions']:,} argmaxes the same.",
+        ]
+    )
+
+
+TINY = dict(model="tiny models (random, seed 0)", loads=False, movable=False)
+ONE_MACHINES_ROUNDING = ("relative_difference", "relative_difference_at_points")
+EXPERIMENTS = (
+    Experiment(
+        "ch14.families",
+        "tolerance",
+        "One configurable forward has the logits of transformers' model of every family within 1e-5 of the largest, and is causal.",
+        "Tiny random models, eager attention and eager experts, float32; four shapes each, the longest the model's context.",
+        measure,
+        leaves_out=ONE_MACHINES_ROUNDING,
+        seconds=10,
+        **TINY,
+    ),
+    Experiment(
+        "ch14.cached",
+        "tolerance",
+        "Fed through its cache in chunks each family has the whole pass's logits within 1e-5, and exactly the counted bytes.",
+        "The same tiny random models, a batch of two, three ways to feed 20 tokens; latent attention in both forms.",
+        measure_cached,
+        leaves_out=ONE_MACHINES_ROUNDING,
+        seconds=4,
+        **TINY,
+    ),
+)
+
+
+def options():
+    """The script's argument parser."""
+    parser = Parser(prog="family_agreement.py", description=__doc__.splitlines()[0])
+    about = f"only the cases of one model_type: {', '.join(peers.TINY)}"
+    parser.add_argument("--family", choices=list(peers.TINY), default=None, metavar="KIND", help=about)
+    return parser.add("threads", "seed", "json")
+
+
+@command
+def main(argv=None):
+    """Print how far every family's passes are from transformers'."""
+    args = options().parse_args(argv)
+    torch.set_num_threads(args.threads)
+    cases = [case for case in CASES if args.family in (None, case[1])]
+    with progress_bar("pass", 2 * len(cases)) as bar:
+        values = {
+            "families": measure(cases, args.seed, bar.update),
+            "cached": measure_cached(cases, args.seed, bar.update),
+        }
+    answer(args, values, report)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
