@@ -640,7 +640,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="family_agreement.py", description=__doc__.splitlines()[0])
+    parser = Parser(prog="family_agreement.py", description=__doc__)
     about = f"only the cases of one model_type: {', '.join(peers.TINY)}"
     parser.add_argument("--family", choices=list(peers.TINY), default=None, metavar="KIND", help=about)
     return parser.add("threads", "seed", "json")

@@ -230,9 +230,17 @@ def halves_order(dh: int) -> Tensor:
 PROMPT = "The capital of France is"
 
 
+def report(values, model):
+    """Text of {"next_tokens": ...} of `model`."""
+    rows = values["next_tokens"]
+    share = sum(r["probability"] for r in rows)
+    end = f"These {len(rows)} of {model.config.vocab_size:,} tokens hold {share:.1%} of the probability."
+    return f"{next_token_table(rows)}\n\n{end}"
+
+
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="llama_from_scratch.py", description=__doc__.splitlines()[0])
+    parser = Parser(prog="llama_from_scratch.py", description=__doc__)
     parser.add("model", "dtype", "device", "prompt", "threads", "seed", "json").set_defaults(model="smollm2")
     return parser
 
@@ -242,10 +250,10 @@ def main(argv=None):
     """Print a Llama's most probable next tokens after a prompt."""
     args = options().parse_args(argv)
     model = load_for(args)
-    require(model.config, "llama", "chapter 14's Llama")
+    require(model.config, "llama", "this script")
     ids = ids_for(args, model, 10, PROMPT)
-    head = f"{args.model}: after {shown(ids, model)}, {ids.shape[1]} tokens\n\n"
-    answer(args, {"next_tokens": next_tokens(model, ids)}, lambda values: head + next_token_table(values["next_tokens"]))
+    head = f"{args.model}: {shown(ids, model)}, {ids.shape[1]} tokens\n\n"
+    answer(args, {"next_tokens": next_tokens(model, ids)}, lambda values: head + report(values, model))
 
 
 if __name__ == "__main__":
