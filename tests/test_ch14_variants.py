@@ -29,10 +29,11 @@ from examples.ch14 import llama_from_scratch as llama
 from examples.ch14 import peers, serving, variants
 from examples.ch14.ten_choices import explain, options_of
 from examples.lab.script import BadInput
-from tests.support import FolderCase, call, det, slow, start
+from tests.support import IDS, FolderCase, call, det, llama_model, slow, start
+from tests.support import LLAMA as L
 from tests.support import model as tiny_gpt2
-from tests.test_ch14_llama import IDS, MODEL, L
 
+MODEL = llama_model()
 BOUND = 1e-5  # of the largest logit
 CASES = {case: (kind, changes) for case, kind, changes in ex.CASES}
 
