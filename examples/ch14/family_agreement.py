@@ -518,8 +518,18 @@ def option_times(model, context=1000, batch=8, runs=7, timer=time.perf_counter):
 # --------------------------------------------------------------------------------------------------------- the measurements
 
 
+def by_option(rows):
+    """For each of OPTIONS, how many of the cases in `rows`, as `case_agreement` has them, take it, and their worst agreement."""
+    found = []
+    for choice, option, _ in OPTIONS:
+        takers = [c for c in rows if c["options"][choice] == option]
+        off = worst(c["worst"] for c in takers) if takers else None
+        found.append({"choice": choice, "option": option, "takers": len(takers), "relative_difference": off})
+    return found
+
+
 def measure(cases=CASES, seed=0, progress=lambda: None):
-    """Every case beside transformers: a `tolerance` of the largest logit, {cases: a row each, ...sums}.
+    """Every case beside transformers: a `tolerance` of the largest logit, with a row for each case, and for each of OPTIONS.
 
     It holds where the argmax is the library's at every position, every traced point is within the bound of the largest value there,
     no change reaches an earlier position, and the closed formula counts the library's own parameters.
@@ -529,7 +539,7 @@ def measure(cases=CASES, seed=0, progress=lambda: None):
     points = all(c["worst_point"] <= BOUND for c in rows)
     counted = all(c["parameters"] == c["library_parameters"] for c in rows)
     causal = worst(c["above_diagonal"] for c in rows)
-    taken = {pair for c in rows for pair in c["options"].items()}
+    taken = by_option(rows)
     return tolerance(
         BOUND,
         worst(c["worst"] for c in rows),
@@ -549,8 +559,9 @@ def measure(cases=CASES, seed=0, progress=lambda: None):
         points_within_1e_5=points,
         parameters_as_the_library=counted,
         influence_above_diagonal=causal,
-        options_verified=len(taken & {(choice, option) for choice, option, _ in OPTIONS}),
-        options=len(OPTIONS),
+        options_verified=sum(r["takers"] > 0 for r in taken),
+        options=len(taken),
+        by_option=taken,
     )
 
 
@@ -595,12 +606,17 @@ def report(values):
         ]
         for c, in_chunks in zip(whole["cases"], cached["cases"], strict=True)
     ]
+    taken = [
+        [f"{r['choice']}: {r['option']}", r["takers"], f"{r['relative_difference']:.1e}"] for r in whole["by_option"] if r["takers"]
+    ]
     held = "Within" if whole["held"] and cached["held"] else "OUTSIDE"
     return "\n".join(
         [
             "Tiny random models beside transformers', float32, eager; differences over the largest value that is compared:",
             "",
             table(["case", "parameters", "logits", "points", "same argmax", "in chunks"], rows),
+            "",
+            table(["choice: option", "models that take it", "logits"], taken),
             "",
             f"In chunks: through the cache, in {cached['splits']} ways, beside the whole pass; the bytes it holds are "
             f"{'' if cached['bytes_as_counted'] else 'NOT '}those counted.",
