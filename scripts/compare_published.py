@@ -47,7 +47,7 @@ def measure(model, runs=5):
     fitting = [t for t in (16, 128, 512) if t <= model.config.n_positions]
     timed = component_timing.measure(model, fitting, runs) if fitting else {"lengths": []}
     lengths = {r["tokens"]: r for r in timed["lengths"]}
-    saving = last_position.measure(model, (16,), runs)["lengths"]
+    saving = last_position.measure(model, fitting[:1], runs)["lengths"]
     return plain(
         {
             "agreement": {

@@ -33,11 +33,17 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """argparse with defaults shown in the help, no guessed abbreviations, and errors as `BadInput`.
 
+    description: a script's whole docstring; the help shows its first line, and the last of its example commands.
     default_command: of a script with commands, the one that is meant where none is named.
     """
 
     def __init__(self, *args, default_command=None, **kwargs):
         self.default_command, self._commands = default_command, None
+        first, *more = (kwargs.pop("description", None) or "").strip().splitlines() or [""]
+        examples = [line.partition(" #")[0].strip() for line in more if line.strip().startswith("python ")]
+        kwargs["description"] = first
+        if examples:
+            kwargs.setdefault("epilog", f"example: {examples[-1]}")
         kwargs.setdefault("formatter_class", _Help)
         kwargs.setdefault("allow_abbrev", False)
         super().__init__(*args, **kwargs)
@@ -66,7 +72,7 @@ class Parser(argparse.ArgumentParser):
         return sub
 
     def add(self, *names):
-        """Add options that several scripts share: model, dtype, device, prompt, tokens, threads, seed, plot, json."""
+        """Add options that several scripts share: model, dtype, device, prompt, threads, seed, plot, json."""
         for name in names:
             self.add_argument(f"--{name}", **_SHARED[name])
         return self
