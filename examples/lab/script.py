@@ -24,10 +24,13 @@ class BadInput(ValueError):
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
-    """Shows the defaults that say something: not None, and not that a switch is off."""
+    """Shows the defaults that say something: not None, and not that a switch is off; and an example as it stands."""
 
     def _get_help_string(self, action):
         return action.help if action.default in (None, False) else super()._get_help_string(action)
+
+    def _fill_text(self, text, width, indent):
+        return text if text.startswith("example: ") else super()._fill_text(text, width, indent)  # a command stays on its line
 
 
 class Parser(argparse.ArgumentParser):
