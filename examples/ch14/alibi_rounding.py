@@ -50,7 +50,8 @@ def report(values):
     last = values["alibi"][-1]
     return "\n".join(
         [
-            "BLOOM's tiny model: the largest difference of a logit from our pass in float64, over the largest logit:",
+            "BLOOM's tiny model: the largest difference of a logit from our pass in float64, over the",
+            "largest logit:",
             "",
             table(["tokens", "ours, float32", "the library's, float32", "the library's, float64"], rows),
             "",

@@ -612,14 +612,14 @@ def report(values):
     held = "Within" if whole["held"] and cached["held"] else "OUTSIDE"
     return "\n".join(
         [
-            "Tiny random models beside transformers', float32, eager; differences over the largest value that is compared:",
+            "Tiny random models beside transformers', float32, eager: differences, over the largest value there.",
+            f"In chunks: through the cache, in {cached['splits']} ways, beside the whole pass.",
             "",
             table(["case", "parameters", "logits", "points", "same argmax", "in chunks"], rows),
             "",
             table(["choice: option", "models that take it", "logits"], taken),
             "",
-            f"In chunks: through the cache, in {cached['splits']} ways, beside the whole pass; the bytes it holds are "
-            f"{'' if cached['bytes_as_counted'] else 'NOT '}those counted.",
+            f"The bytes that the caches hold are {'' if cached['bytes_as_counted'] else 'NOT '}those counted.",
             f"The largest change of a logit before the token that changed: {whole['influence_above_diagonal']:g}.",
             f"{held} the bounds (models: {whole['count']}, families: {whole['model_types']}): at most {whole['worst']:.1e} of the "
             f"largest logit apart,",

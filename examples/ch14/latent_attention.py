@@ -78,9 +78,9 @@ def report(values):
             "",
             table(heads, rows),
             "",
-            f"Tiny random model: over {v['positions']} positions both forms are at most {v['worst']:.1e} of the largest logit "
-            f"apart, {held} {v['bound']:g}.",
-            f"The absorbed form's cache is {v['cache_ratio']:.1f} times smaller, so FLOPs mean nothing until the form is named.",
+            f"A tiny random model: over {v['positions']} positions both forms are at most {v['worst']:.1e} of the largest",
+            f"logit apart, {held} {v['bound']:g}. The absorbed form's cache is {v['cache_ratio']:.1f} times smaller, so FLOPs",
+            "mean nothing until the form is named.",
         ]
     )
 
