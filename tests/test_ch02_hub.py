@@ -27,8 +27,8 @@ class Hub(FolderCase):
         unwanted = ("pytorch_model.bin", "modeling.py", "onnx/model.safetensors", "flax_model.msgpack", "README.md")
         self.files |= dict.fromkeys(unwanted, b"no")
 
-    def script(self, source, hub_url, *more, program=("examples/ch02/model.py", "--model"), **environment):
-        """model.py on `source`, in a process of its own: huggingface_hub reads the environment when it is imported."""
+    def script(self, source, hub_url, *more, program=("examples/ch02/manifest.py", "--model"), **environment):
+        """manifest.py on `source`, in a process of its own: huggingface_hub reads the environment when it is imported."""
         settings = {"HF_ENDPOINT": hub_url, "HF_HOME": str(self.folder / "cache"), "HF_HUB_OFFLINE": "0", "HF_TOKEN": ""}
         settings |= {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
         return start(*program, source, *more, **(settings | environment))
