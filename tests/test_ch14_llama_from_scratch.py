@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
+from examples.ch02 import manifest
 from examples.ch02.config import Rope
 from examples.ch02.families import ROPE_KINDS, rope_from
 from examples.ch02.layout import tensor_shapes
 from examples.ch02.model import load, run, save
 from examples.ch03.tokens import embedding_share, random_ids
+from examples.ch04 import cost_model
 from examples.ch04.agreement import agreement
 from examples.ch04.causal_mask import above_diagonal, influence
 from examples.ch04.library import library_model, library_trace
@@ -27,7 +29,7 @@ from examples.ch14.costs import flops_per_token
 from examples.lab.experiment import largest
 from examples.lab.script import BadInput
 from tests.rooms import RoomCase
-from tests.support import IDS, FolderCase, det, write_folder
+from tests.support import IDS, FolderCase, call, det, write_folder
 from tests.support import LLAMA as L
 from tests.support import llama_config as config
 from tests.support import llama_model as model
@@ -302,8 +304,8 @@ class Loading(FolderCase):
         self.assertEqual(sum(torch.Size(s).numel() for s in tensor_shapes(big).values()), 8_030_261_248)  # Llama-3-8B
 
 
-class Elsewhere(unittest.TestCase):
-    """What the earlier chapters' formulas say of a Llama."""
+class Elsewhere(FolderCase):
+    """What earlier chapters say of a Llama."""
 
     def test_the_loop(self):
         projection = 2 * 8 * 11  # of the last position alone
@@ -313,6 +315,13 @@ class Elsewhere(unittest.TestCase):
 
     def test_the_share_of_the_embedding(self):
         self.assertEqual(embedding_share(MODEL.config), (88, 1560))
+
+    def test_the_manifest_and_the_cost_model(self):
+        folder = write_folder(self.folder / "m", MODEL.weights, L)
+        status, out, err = call(manifest.main, "--model", folder)
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("a llama with 1,560 parameters, head untied", out)
+        self.assertBad(cost_model.main, ["--config", folder], "takes a gpt2, and this model is a llama")
 
 
 class Script(RoomCase):
