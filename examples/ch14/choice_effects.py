@@ -156,12 +156,12 @@ def report(values):
             "",
             table(["choice", "bytes a step", "bytes held", "FLOPs", "cheapest option", "dearest option"], ranks),
             "",
-            "Bytes a step, dearest over cheapest, by the load",
+            "Bytes a step, dearest over cheapest, by the load: positions x sequences",
             "",
-            table(["positions x sequences", *NAMED, "largest of the rest", "first"], loads),
+            table(["load", *NAMED, "rest, at most", "first"], loads),
             "",
-            f"At {v['tokens']:,} x {v['sequences']:,} {v['first']} matters most, then {v['second']} and {v['third']}; "
-            f"over these loads the first is {' or '.join(dict.fromkeys(r['first'] for r in v['loads']))}.",
+            f"At {v['tokens']:,} x {v['sequences']:,} {v['first']} matters most, then {v['second']} and {v['third']}.",
+            f"Over these loads the first is {' or '.join(dict.fromkeys(r['first'] for r in v['loads']))}.",
         ]
     )
 

@@ -99,8 +99,10 @@ def decode_step(config: Config, context: int, batch: int = 1, bytes_per_number: 
         e, one = config.experts, network_matrices(config, config.experts.width)
         add("routing", L - dense, e.count * d, moved=d + e.count)
         read, used = e.count * (1 - (1 - e.active / e.count) ** B) + e.shared, e.active + e.shared
-        work, moved = 2 * B * used * one * (L - dense), used * (2 * d + inner * e.width)
-        add(f"experts ({used} a token)", L - dense, read * one, flops=work, moved=moved)
+        moved = (
+            e.active * (2 * d + inner * e.width) + bool(e.shared) * 2 * d + inner * e.shared * e.width
+        )  # the shared ones are one
+        add(f"experts ({used} a token)", L - dense, read * one, flops=2 * B * used * one * (L - dense), moved=moved)
     if config.final_norm:
         of_norm(1, "before the head")
     add("head", 1, d * config.vocab_size, moved=d + config.vocab_size)
