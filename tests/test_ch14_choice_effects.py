@@ -57,7 +57,7 @@ class Script(FolderCase):
     def test_both(self):
         status, text, err = call(choice_effects.main)
         self.assertEqual((status, err), (0, ""))
-        self.assertLessEqual(max(map(len, text.splitlines())), 110)
+        self.assertLessEqual(max(map(len, text.splitlines())), 100)
         self.assertIn("attention matters most", text)
         value = parse_json(call(choice_effects.main, "--context", "2000", "--batch", "1", "--json")[1])["effects"]
         self.assertEqual((value["tokens"], value["sequences"]), (2000, 1))

@@ -382,7 +382,7 @@ class Script(FolderCase):
         with mock.patch.object(costs, "published", return_value=some):
             value = self.run_json("--all")["counts"]
         self.assertEqual((value["count"], value["families"], value["all_the_same"]), (2, 2, True))
-        self.assertIn("in 2 of 2 configurations", self.text)
+        self.assertIn("In 2 of 2 configurations", self.text)
 
     def test_bad_input(self):
         self.assertBad(costs.main, ["--config", "nope"], "no config nope", "llama-3-8b")

@@ -94,7 +94,7 @@ class Script(FolderCase):
         value = self.run_json("--plot", self.folder / "s.svg")
         self.assertTrue((self.folder / "s.svg").read_bytes().startswith(b"<?xml"))
         self.assertEqual(value, json.loads(json.dumps(serving.measure())))
-        self.assertIn("the cheapest to hold is gemma-3-1b, and the smallest is smollm2-135m;", self.text)
+        self.assertIn("the cheapest to hold is gemma-3-1b,\nand the smallest is smollm2-135m;", self.text)
         for r in serving.serving_table():
             cells = [f"{r['parameters'] / 1e9:,.3f}", f"{r['active'] / 1e9:,.3f}", f"{r['flops_per_token'] / 1e9:,.2f}"]
             cells += [f"{r['kv_bytes_per_token'] / 1024:,.1f}", f"{r['context']:,}", f"{r['weight_bytes'] / 1e9:,.1f}"]

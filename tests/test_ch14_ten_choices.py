@@ -75,7 +75,7 @@ class Script(FolderCase):
     def test_who_takes_what(self):
         status, text, err = call(ten_choices.main)
         self.assertEqual((status, err), (0, ""))
-        self.assertLessEqual(max(map(len, text.splitlines())), 110)
+        self.assertLessEqual(max(map(len, text.splitlines())), 100)
         found = parse_json(call(ten_choices.main, "--json")[1])["choices"]["options"]
         self.assertEqual([(r["choice"], r["option"]) for r in found], [(c, o) for c, o, _ in OPTIONS])
         self.assertEqual({(r["choice"], r["option"]): r["families"] for r in found}["attention", "MLA"], ["deepseek_v3"])

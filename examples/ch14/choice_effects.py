@@ -140,7 +140,7 @@ def report(values):
         + [r[k].replace(" = ", " =\n") for k in ("cheapest", "dearest")]
         for r in v["ranking"]
     ]
-    heads = ["choice: option", "parameters, 10^6", "KiB a token", f"MiB at {v['tokens']:,}", "GFLOP a token"]
+    heads = ["choice: option", "parameters, 10^6", "KiB a token", "MiB a text", "GFLOP a token"]
     names = [name.replace("-", "_") for name in NAMED]
     loads = [
         [f"{r['positions']:,} x {r['sequences']}", *(f"{r[n]:.2f}" for n in names), f"{r['rest']:.2f}", r["first"]]
@@ -148,7 +148,8 @@ def report(values):
     ]
     return "\n".join(
         [
-            f"What one option does to {v['base']}'s shape, two bytes a number; (base): what it is",
+            f"What one option does to {v['base']}'s shape, two bytes a number; (base): what it is.",
+            f"KiB and MiB are of the cache, a text is of {v['tokens']:,} positions.",
             "",
             table(heads, shown),
             "",
@@ -182,7 +183,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="choice_effects.py", description=__doc__.splitlines()[0])
+    parser = Parser(prog="choice_effects.py", description=__doc__)
     parser.add_argument("--context", type=whole_number(1, MOST), default=SERVED[0], metavar="N", help="positions of each sequence")
     parser.add_argument("--batch", type=whole_number(1, MOST), default=SERVED[1], metavar="B", help="sequences at once")
     return parser.add("json")

@@ -246,8 +246,8 @@ def _report_cost(v):
             f"Latent attention absorbed; expanded it is {v['flops_per_token_expanded']:,} FLOPs and "
             f"{v['kv_bytes_per_token_expanded']:,} bytes a token."
         )
-    end = f"A token adds {v['kv_bytes_per_token']:,} bytes to the cache while no window is full; {v['batch']:,} x "
-    return "\n".join([*text, end + f"{v['context']:,} positions take {v['cache_bytes']:,}."])
+    end = f"A token adds {v['kv_bytes_per_token']:,} bytes to the cache while no window is full;"
+    return "\n".join([*text, end, f"{v['batch']:,} x {v['context']:,} positions take {v['cache_bytes']:,}."])
 
 
 def _report_counts(v):
@@ -257,8 +257,8 @@ def _report_counts(v):
         [
             table(["model", "family", "parameters", "active for a token", "all three the same"], rows),
             "",
-            f"The formula, the table of tensors and transformers' own model have the same number in {agree} of {v['count']} "
-            f"configurations\nof {v['families']} families.",
+            f"In {agree} of {v['count']} configurations of {v['families']} families the formula, the table of tensors and",
+            "transformers' own model have the same number.",
         ]
     )
 
@@ -280,7 +280,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="costs.py", description=__doc__.splitlines()[0])
+    parser = Parser(prog="costs.py", description=__doc__)
     parser.add_argument("--config", default="llama-3-8b", metavar="NAME or FILE", help=SOURCE)
     about = "positions of each sequence; by default 2,000, or as many as the config has"
     parser.add_argument("--context", type=whole_number(1, MOST), default=None, metavar="N", help=about)

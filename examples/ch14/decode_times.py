@@ -105,7 +105,7 @@ def report(values):
     v = values["decode"]
     keys = ("mflop", "mb", "compute_ms", "memory_ms", "measured_ms", "measured_over_said")
     rows = [[f"{r['context']:,}", *(f"{r[k]:,.2f}" for k in keys)] for r in v["steps"]]
-    heads = ["cached positions", "MFLOP", "MB", "compute, ms", "memory, ms", "measured, ms", "measured / larger"]
+    heads = ["cached", "MFLOP", "MB", "compute, ms", "memory, ms", "measured, ms", "measured / larger"]
     ratios = [r["measured_over_said"] for r in v["steps"]]
     return "\n".join(
         [
@@ -134,7 +134,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="decode_times.py", description=__doc__.splitlines()[0])
+    parser = Parser(prog="decode_times.py", description=__doc__)
     parser.add_argument("--context", type=number_list(1), default=list(CONTEXTS), metavar="N,N", help="positions cached")
     parser.add_argument("--batch", type=whole_number(1, 10**4), default=1, metavar="B", help="sequences at once")
     parser.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help="timed steps after the warm-up")

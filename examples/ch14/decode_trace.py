@@ -212,10 +212,11 @@ def report(values):
     sums = {"mflop": 1e3 * v["gflop"], "written_kb": 1e6 * v["written_gb"]}
     sums |= {f"{key}_mb": 1e3 * v[f"{key}_gb"] for key in ("weight", "cache", "activation")}
     rows = [[r["operation"], r["times"], *numbers(r)] for r in v["operations"]] + [["total", "", *numbers(sums)]]
-    heads = ["operation", "times", "MFLOP", "weights, MB", "cache, MB", "written, kB", "vectors, MB"]
+    heads = ["operation", "times", "MFLOP", "weights", "cache", "written, kB", "vectors"]
     text = [
         f"{v['config']}: one new token for each of {v['batch']:,} sequences with {v['context']:,} cached, "
-        f"{v['bytes_per_number']} bytes a number",
+        f"{v['bytes_per_number']} bytes a number.",
+        "MB of weights and cache read, and of the new tokens' vectors that are read or written:",
         "",
         table(heads, rows),
         "",
@@ -272,7 +273,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="decode_trace.py", description=__doc__.splitlines()[0])
+    parser = Parser(prog="decode_trace.py", description=__doc__)
     parser.add_argument("--config", default="llama-3-8b", metavar="NAME or FILE", help=SOURCE)
     parser.add_argument("--context", type=whole_number(1, MOST), default=2000, metavar="N", help="positions cached")
     parser.add_argument("--batch", type=whole_number(1, MOST), default=1, metavar="B", help="sequences at once")

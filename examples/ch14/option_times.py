@@ -107,7 +107,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="option_times.py", description=__doc__.splitlines()[0])
+    parser = Parser(prog="option_times.py", description=__doc__)
     parser.add_argument("--context", type=whole_number(4), default=1000, metavar="N", help="positions cached")
     parser.add_argument("--batch", type=whole_number(1, 10**4), default=8, metavar="B", help="sequences at once")
     parser.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help="timed steps after the warm-up")

@@ -109,10 +109,11 @@ def report(values):
         ]
         for r in v["models"]
     ]
-    heads = ["model", "params, 10^9", "active", "GFLOP", "KiB", "context", "weights, GB", "caches, GB", "both, GB", "MB read"]
+    heads = ["model", "10^9", "active", "GFLOP", "KiB", "context", "weights", "caches", "both", "MB read"]
     text = [
         f"{v['sequences']:,} sequences of {v['tokens']:,} positions, or as many as a model has; {v['bytes_per_number']} bytes a "
-        "number.\nGFLOP, KiB of cache (while no window is full) and MB read are those of a token; latent attention is absorbed.",
+        "number.\n10^9: parameters, and those active for a token. Of a token: GFLOP, KiB of cache while no window is\n"
+        "full, MB read in a decode step. Weights, caches and both are in GB; latent attention is absorbed.",
         "",
         table(heads, rows),
         "",
@@ -123,7 +124,7 @@ def report(values):
     return "\n".join(
         [
             *text,
-            f"Of those that have {v['tokens']:,} positions the cheapest to hold is {v['cheapest']}, {same};",
+            f"Of those that have {v['tokens']:,} positions the cheapest to hold is {v['cheapest']},\n{same};",
             f"for a single text it is {v['cheapest_of_one_text']}. Fewest bytes a token are read of {v['cheapest_to_read']}.",
         ]
     )
@@ -164,7 +165,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="serving.py", description=__doc__.splitlines()[0])
+    parser = Parser(prog="serving.py", description=__doc__)
     about = f"{SOURCE}; several of them; by default all of configs.json"
     parser.add_argument("--config", nargs="+", default=None, metavar="NAME or FILE", help=about)
     parser.add_argument("--context", type=whole_number(1, MOST), default=SERVED[0], metavar="N", help="positions of each sequence")

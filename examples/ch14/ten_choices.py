@@ -218,7 +218,7 @@ def report(values):
         lines = [textwrap.fill(line, 100, subsequent_indent="  ") for line in v["lines"]]
         head = f"{v['config']}, model_type {v['model_type']}"
         return "\n".join([head, "", table(["choice", "option"], list(v["options"].items())), "", *lines])
-    lines = ["Who takes which option, by the configurations kept here; other sizes of a family may choose otherwise."]
+    lines = ["Who takes which option, by the configurations kept here; other sizes may choose otherwise."]
     for choice in dict.fromkeys(r["choice"] for r in values["choices"]["options"]):
         lines += ["", choice]
         for r in (r for r in values["choices"]["options"] if r["choice"] == choice):
@@ -230,7 +230,7 @@ def report(values):
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="ten_choices.py", description=__doc__.splitlines()[0])
+    parser = Parser(prog="ten_choices.py", description=__doc__)
     parser.add_argument("--config", default=None, metavar="NAME or FILE", help=f"explain {SOURCE}")
     return parser.add("json")
 
