@@ -1,4 +1,4 @@
-"""What several tests share: two tiny models with known logits, how to call a script, how to write a model folder.
+"""What several tests share: tiny models with known logits, a GPT-2 and a Llama, how to call a script, how to write a model folder.
 
 The tiny weights depend on each tensor's name and shape alone, through numpy's frozen RandomState stream, so the expected
 logits below hold on any machine.
@@ -66,6 +66,30 @@ def model(**changes):
     fields = G | changes
     of = read_config(fields, "config.json")
     return Model(of, weights(of), fields=fields)
+
+
+LLAMA = {  # the fields of the tiny Llama's config.json
+    **dict(model_type="llama", vocab_size=11, hidden_size=8, intermediate_size=12, num_hidden_layers=2),
+    **dict(num_attention_heads=4, num_key_value_heads=2, head_dim=4, rms_norm_eps=1e-5, rope_theta=10000.0),
+    **dict(rope_scaling=None, max_position_embeddings=64, hidden_act="silu", tie_word_embeddings=False),
+    **dict(attention_bias=False, mlp_bias=False),
+}
+
+
+def llama_fields(**changes):
+    """The fields of LLAMA with `changes`; a change to None takes the key away."""
+    return {k: v for k, v in (LLAMA | changes).items() if v is not None or k == "rope_scaling"}
+
+
+def llama_config(**changes):
+    """The tiny Llama's config with `changes`."""
+    return read_config(llama_fields(**changes), "config.json")
+
+
+def llama_model(**changes):
+    """The `Model` of the tiny Llama with `changes`, and the fields that it was made of."""
+    of = llama_config(**changes)
+    return Model(of, weights(of), fields=llama_fields(**changes))
 
 
 def write_folder(folder, tensors=None, values=None, prefix="", name="model.safetensors"):

@@ -13,9 +13,8 @@ from safetensors.torch import save_file
 
 from examples.ch02 import model as ch02
 from examples.ch02.config import Rope
-from examples.ch02.families import read_config
 from examples.ch02.layout import tensor_shapes
-from examples.ch02.model import Model, load, run
+from examples.ch02.model import load, run
 from examples.ch03 import tokens
 from examples.ch04 import agreement as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
@@ -27,34 +26,15 @@ from examples.ch10.kv_cache import Cached, KVCache, forward_cached
 from examples.ch14 import family_agreement as ch14
 from examples.ch14 import llama_from_scratch as llama
 from examples.lab.script import BadInput
-from tests.support import FolderCase, call, det
+from tests.support import IDS, FolderCase, call, det
+from tests.support import LLAMA as L
+from tests.support import llama_config as config
+from tests.support import llama_model as model
 
-L = {
-    **dict(model_type="llama", vocab_size=11, hidden_size=8, intermediate_size=12, num_hidden_layers=2),
-    **dict(num_attention_heads=4, num_key_value_heads=2, head_dim=4, rms_norm_eps=1e-5, rope_theta=10000.0),
-    **dict(rope_scaling=None, max_position_embeddings=64, hidden_act="silu", tie_word_embeddings=False),
-    **dict(attention_bias=False, mlp_bias=False),
-}
-IDS = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
 BASELINE = (-1.111243, 0.947984, 1.110743, 0.639667, -1.395286, 0.781528, -1.685865, -2.160209, -1.142410, 0.022450, 0.393481)
 BOUND = 1e-5
 FULL = torch.tensor([[(7 * i * i + 3) % 11 for i in range(64)]])
 QUIET = settings(max_examples=60, deadline=None, derandomize=True, database=None)
-
-
-def config(**changes):
-    """The config of `fields`."""
-    return read_config(fields(**changes), "config.json")
-
-
-def fields(**changes):
-    """The fields of L's config.json with `changes`; a change to None takes the key away."""
-    return {k: v for k, v in (L | changes).items() if v is not None or k == "rope_scaling"}
-
-
-def model(**changes):
-    of = config(**changes)
-    return Model(of, {name: det(name, shape) for name, shape in tensor_shapes(of).items()}, fields=fields(**changes))
 
 
 MODEL = model()
