@@ -1,7 +1,5 @@
 """Chapter 14's experiments and claims, for the registry."""
 
-import math
-
 import torch
 
 from examples.ch02.layout import is_buffer, weight_shapes
@@ -9,8 +7,8 @@ from examples.ch03.tokens import default_ids, encode
 from examples.ch04.causal_mask import above_diagonal, influence
 from examples.ch04.component_timing import component_times
 from examples.ch04.residual_trace import OTHERS, residual_statistics
-from examples.ch14 import ablations, serving
 from examples.ch14 import family_agreement as ex
+from examples.ch14 import serving
 from examples.ch14.costs import cached_numbers, flops_per_token, kv_bytes_per_token, parameter_count
 from examples.lab.experiment import Experiment, sig, tolerance, worst
 
@@ -306,132 +304,6 @@ def _trace(_=None):
     }
 
 
-def _windows(_=None):
-    rows = []
-    for r in serving.window_rows():
-        keep = {k: r[k] for k in ("model", "window", "layers_with_window", "layers")}
-        more = {"full_mib": r["full_bytes"] / 2**20, "windowed_mib": r["windowed_bytes"] / 2**20}
-        rows.append(keep | {k: round(v) for k, v in more.items()} | {"times_as_many": round(r["times_as_many"], 2)})
-    reached = ex.reaches()
-    return {
-        **{"requests": rows, "tokens": 32768, "reach": reached, "reach_cases": len(reached)},
-        "reach_as_the_formula": all(r["farthest"] == r["formula"] for r in reached),
-        "mistral_times": rows[0]["times_as_many"],
-        "gemma_2_times": rows[1]["times_as_many"],
-        "gemma_3_times": rows[2]["times_as_many"],
-        "mistral_reach": 32 * (4096 - 1),
-    }
-
-
-# ------------------------------------------------------------------------------------------------- norms, positions, ablations
-
-
-def _depth(_=None):
-    rows = rounded(ex.depths())
-    by = {(r["norm_place"], r["layers"]): r for r in rows}
-    return {
-        "rows": rows,
-        "seeds": 9,
-        "pre_growth_2": by["pre", 2]["growth"],
-        "pre_growth_64": by["pre", 64]["growth"],
-        "post_growth": by["post", 64]["growth"],
-        "pre_last_2": by["pre", 2]["last_gradient"],
-        "pre_last_64": by["pre", 64]["last_gradient"],
-        "post_last_2": by["post", 2]["last_gradient"],
-        "post_last_64": by["post", 64]["last_gradient"],
-        "pre_gradient_smallest": min(r["gradient"] for r in rows if r["norm_place"] == "pre"),
-        "pre_gradient_largest": max(r["gradient"] for r in rows if r["norm_place"] == "pre"),
-        "post_gradient_smallest": min(r["gradient"] for r in rows if r["norm_place"] == "post"),
-        "post_gradient_largest": max(r["gradient"] for r in rows if r["norm_place"] == "post"),
-    }
-
-
-def _training(_=None):
-    rows = [{**r, "losses": [sig(x) for x in r["losses"]], "loss": sig(r["loss"])} for r in ex.trainings()]
-    by = {(r["norm_place"], r["layers"]): r["loss"] for r in rows}
-    warm = sig(ex.training("post", 24, warm_up=100))
-    found = {f"{place}_{n}": loss for (place, n), loss in by.items()}
-    slow = {f"slow_{place}_12": sig(ex.training(place, 12, steps=1500, rate=1e-4)) for place in ("pre", "post")}
-    found |= slow | {"rate": 1e-3, "slow_rate": 1e-4, "slow_steps": 1500}
-    return {
-        "steps": 150,
-        "seeds": 2,
-        "rows": rows,
-        **found,
-        "warm_up": 100,
-        "post_24_warmed_up": warm,
-        "byte_entropy": sig(ex.byte_entropy()),
-    }
-
-
-def _shift(model):
-    ids = default_ids(model, 20)
-    rows = [ex.shift(model, ids, by) for by in (1, 100, 1000)]
-    values = tolerance(
-        1e-4,
-        worst(r["worst"] for r in rows),
-        tokens=ids.shape[1],
-        shifts=[{"by": r["by"], "same_argmax": r["same_argmax"], "positions": r["positions"]} for r in rows],
-    )
-    return values | {"held": values["held"] and all(r["same_argmax"] == r["positions"] for r in rows)}
-
-
-def _shift_learned(model):
-    ids = default_ids(model, 20)
-    rows = [ex.shift(model, ids, by) for by in (1, 100)]
-    shown = [
-        {"by": r["by"], "off_percent": sig(100 * r["worst"]), "same_argmax": r["same_argmax"], "positions": r["positions"]}
-        for r in rows
-    ]
-    return {"tokens": ids.shape[1], "shifts": shown}
-
-
-def _prefix(model):
-    before, ids = encode(ex.BEFORE, model), default_ids(model, 17)
-    rows = ex.prefix_keys(model, before, ids)
-    later = rows[2:]
-    return {
-        **{"before": before.shape[1], "tokens": ids.shape[1], "layers": rounded(rows, 2), "first_keys": sig(rows[0]["keys"], 2)},
-        **{"first_values": rows[0]["values"], "second_values_percent": sig(100 * rows[1]["values"], 2)},
-        "smallest_later_percent": sig(100 * min(min(r["keys"], r["values"]) for r in later), 2),
-    }
-
-
-def _ablations(model):
-    rows, right = [], None
-    for r in ablations.run_all(model):
-        right = right or r
-        rows.append(
-            {
-                "name": r["name"],
-                "loss": sig(r["mean_loss"], 4),
-                "more": _more(r["mean_loss"], right["mean_loss"]),
-                **{f"{end}_more": _more(r["by_position"][i]["loss"], right["by_position"][i]["loss"]) for end, i in ENDS},
-                "argmax_kept_percent": round(100 * r["argmax_kept"] / r["positions"], 1),
-                "writes": _short(r["text"]),
-                "text": r["text"],
-                "by_position": [{**b, "loss": sig(b["loss"], 4)} for b in r["by_position"]],
-            }
-        )
-    stretches = right["by_position"]
-    found = {"rows": rows, "positions": right["positions"], "stretches": len(stretches), "stretch": stretches[0]["last"] + 1}
-    return found | {"even_guess": sig(math.log(model.config.vocab_size), 4)}
-
-
-ENDS = (("first", 0), ("last", -1))  # stretches of positions
-
-
-def _more(loss, right):
-    """How much more a loss is than the untouched model's; None where it is no number."""
-    return None if loss is None else sig(loss - right)
-
-
-def _short(text, most=60):
-    """The start of a text, on one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[:most].rstrip() + " ..."
-
-
 # ------------------------------------------------------------------------------------------------------------------- time
 
 
@@ -451,7 +323,6 @@ def _option_times(model):
 
 DATA = dict(model="the configurations kept in configs.json", loads=False, movable=False)
 TINY = dict(model="tiny models (random, seed 0)", loads=False, movable=False)
-RANDOM = dict(model="random models of width 64", loads=False, movable=False)
 
 EXPERIMENTS = (
     Experiment(
@@ -566,77 +437,6 @@ EXPERIMENTS = (
         "Matmul FLOPs, weights and cache; the times are those counts over a data sheet's peaks, and nothing was run.",
         _trace,
         **DATA,
-    ),
-    Experiment(
-        "ch14.windows",
-        "exact",
-        "L layers with a window of W, the query included, reach L (W - 1) positions back; and what windows do to a cache.",
-        "The reach is of random models, where every path counts; a trained model need not use it.",
-        _windows,
-        model="random models, and configs.json",
-        loads=False,
-        movable=False,
-    ),
-    Experiment(
-        "ch14.depth",
-        "observation",
-        "In random models the pre-norm stream grows with depth while its last layer's gradient falls; post-norm's does neither.",
-        "Width 64, variance-preserving weights, nine seeds; at the start, before any training.",
-        _depth,
-        seconds=10,
-        **RANDOM,
-    ),
-    Experiment(
-        "ch14.training",
-        "observation",
-        "At one rate deep post-norm models get stuck where pre-norm models learn; at a tenth of it both learn.",
-        "Width 64, Adam on a short text: 150 steps, two seeds; at the lower rate 1,500 steps, 12 layers, one seed.",
-        _training,
-        seconds=150,
-        **RANDOM,
-    ),
-    Experiment(
-        "ch14.shift",
-        "tolerance",
-        "With RoPE a text with nothing before it has the same logits wherever it starts, within 1e-4 of the largest.",
-        "One text of 20 tokens on SmolLM2, up to 1,000 positions later, float32 angles.",
-        _shift,
-        model=REAL,
-        seconds=3,
-    ),
-    Experiment(
-        "ch14.shift-learned",
-        "observation",
-        "With learned positions the same move changes the logits.",
-        "One text of 20 tokens on the embedded model.",
-        _shift_learned,
-        seconds=1,
-    ),
-    Experiment(
-        "ch14.prefix",
-        "observation",
-        "Keys of a text computed alone and turned on are right after another text in the first layer only.",
-        "One text after one other on SmolLM2; largest differences.",
-        _prefix,
-        model=REAL,
-        seconds=2,
-    ),
-    Experiment(
-        "ch14.ablations",
-        "observation",
-        "What one thing taken out of the embedded model does to its loss, its predictions and its text.",
-        "One trained model on the start of its validation play; a model trained without that thing would do otherwise.",
-        _ablations,
-        seconds=10,
-    ),
-    Experiment(
-        "ch14.ablations-llama",
-        "observation",
-        "What one thing taken out of SmolLM2, or a wrong theta, does to its loss by position, its predictions and its text.",
-        "One trained model on one essay; a model trained without that thing would do otherwise.",
-        _ablations,
-        model=REAL,
-        seconds=150,
     ),
     Experiment(
         "ch14.decode",
