@@ -172,9 +172,10 @@ def report(values):
         parts += [f"{name}, a prompt of {cost[f'{name}_prompt']} tokens:", "", table(["new tokens", *heads], rows), ""]
         last = cost[name][-1]
     parts += [
-        "Positions that each loop computes, and FLOPs with logits at the last position only; no prefill: the prompt for nothing.",
-        f"At {last['new']:,} new tokens: {last['ratio']:.1f} times fewer positions ({last['ratio_without_prefill']:.1f} where the "
-        f"prompt does not count), {last['flop_ratio']:.1f} times fewer FLOPs.",
+        "Positions that each loop computes, and FLOPs with logits at the last position only; no prefill: as if the prompt",
+        "cost nothing.",
+        f"At {last['new']:,} new tokens: {last['ratio']:.1f} times fewer positions, {last['flop_ratio']:.1f} times fewer FLOPs; "
+        f"{last['ratio_without_prefill']:.1f} without the prefill.",
     ]
     if "time" in values:
         v = values["time"]

@@ -97,8 +97,8 @@ def report(values):
             "",
             table(["tokens", "cache, bytes", "GiB", "sequences that outweigh the weights"], rows),
             "",
-            f"The weights take {v['weights_gib']:,.1f} GiB, once; each sequence has a cache of its own, so at the full context "
-            f"{v['sequences_to_outweigh']:,} sequences outweigh them.",
+            f"The weights take {v['weights_gib']:,.1f} GiB, once, and each sequence has a cache of its own:",
+            f"at the full context {v['sequences_to_outweigh']:,} sequences outweigh them.",
         ]
     )
 
