@@ -13,7 +13,7 @@ from examples.ch03.tokens import random_ids
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.agreement import agreement
 from examples.ch05.generate import generate
-from examples.ch05.repetition import library_greedy
+from examples.ch05.loop_agreement import library_greedy
 from examples.ch10 import cache_parity, kv_cache
 from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, forward_cached
 from examples.ch10.wrong_caches import top_left

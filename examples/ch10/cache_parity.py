@@ -21,7 +21,7 @@ from examples.ch03.tokens import PROMPTS, default_ids, encode, random_ids
 from examples.ch04.agreement import agreement
 from examples.ch04.library import library_model
 from examples.ch05.generate import generate
-from examples.ch05.repetition import compare_greedy, compare_sequences
+from examples.ch05.loop_agreement import all_same, compare_greedy, compare_sequences
 from examples.ch10.kv_cache import Cached, KVCache, forward_cached
 from examples.lab.experiment import Experiment, largest, tolerance, worst
 from examples.lab.script import BadInput, Parser, answer, command, progress_bar, table, whole_number
@@ -229,11 +229,6 @@ def measure_greedy(model, texts=PROMPTS, tokens=None, progress=lambda: None):
         reuse=reused,
     )
     return found | {"held": found["held"] and all(r["same"] for r in reused)}
-
-
-def all_same(rows, **values):
-    tokens, same = sum(r["tokens"] for r in rows), sum(r["same"] for r in rows)
-    return tolerance(0, tokens - same, tokens=tokens, same=same, rows=rows, **values)
 
 
 # --------------------------------------------------------------------------------------------------------------- the tables

@@ -19,7 +19,7 @@ from examples.ch02.model import load_for, require
 from examples.ch03.tokens import random_ids
 from examples.ch04.library import library_model
 from examples.ch05.generate import generate
-from examples.ch05.repetition import library_greedy
+from examples.ch05.loop_agreement import library_greedy
 from examples.ch10.kv_cache import Cached
 from examples.lab.experiment import Experiment, median_after
 from examples.lab.script import Parser, answer, command, progress_bar, table, whole_number
