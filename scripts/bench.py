@@ -127,7 +127,7 @@ DECODE_RUNS = 5  # each is 64 tokens by three programs
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="bench.py", description=__doc__.splitlines()[0]).add("threads", "json")
+    parser = Parser(prog="bench.py", description=__doc__).add("threads", "json")
     parser.add_argument("--model", default="random:gpt2", metavar="SOURCE", help="a model as in chapter 2")
     parser.add_argument(
         "--tokens", type=number_list(1), default=None, metavar="N,N", help="by default 16,128,512,1024, as far as the model reaches"

@@ -333,7 +333,7 @@ def check_figures(root):
 
 def options():
     """The script's argument parser."""
-    return Parser(prog="check.py", description=__doc__.splitlines()[0])
+    return Parser(prog="check.py", description=__doc__)
 
 
 @command

@@ -201,7 +201,7 @@ def update(chosen, model=None, root=ROOT, write=True):
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="evidence.py", description=__doc__.splitlines()[0])
+    parser = Parser(prog="evidence.py", description=__doc__)
     parser.add_argument("--chapter", default=None, metavar="chNN", help="only this chapter")
     parser.add_argument("--only", default=None, metavar="ID,ID", help="only these experiments")
     parser.add_argument("--model", default=None, metavar="SOURCE", help="another model than each experiment's own")

@@ -97,8 +97,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    example = "example: python examples/ch05/bigram.py --json"
-    return Parser(prog="bigram.py", description=__doc__.splitlines()[0], epilog=example).add("json")
+    return Parser(prog="bigram.py", description=__doc__).add("json")
 
 
 @command

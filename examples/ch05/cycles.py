@@ -238,8 +238,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    example = 'example: python examples/ch05/cycles.py --prompt "HAMLET:" --tokens 400 --window 32'
-    parser = Parser(prog="cycles.py", description=__doc__.splitlines()[0], epilog=example)
+    parser = Parser(prog="cycles.py", description=__doc__)
     about = "by default JULIET:, whose cycle comes early; for random weights as many random ids as it has words"
     parser.add_argument("--prompt", default=None, metavar="TEXT", help=about)
     parser.add_argument("--all", action="store_true", help="the book's eight prompts, in two minutes")

@@ -130,8 +130,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    example = "example: python examples/ch05/five_candidates.py --logits 2,1,0"
-    parser = Parser(prog="five_candidates.py", description=__doc__.splitlines()[0], epilog=example)
+    parser = Parser(prog="five_candidates.py", description=__doc__)
     parser.add_argument("--logits", type=logit_list, default=None, metavar="X,X", help="by default those of five candidates")
     return parser.add("plot", "json")
 

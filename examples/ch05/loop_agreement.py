@@ -133,8 +133,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    example = "example: python examples/ch05/loop_agreement.py --tokens 60 --to-the-end 1"
-    parser = Parser(prog="loop_agreement.py", description=__doc__.splitlines()[0], epilog=example)
+    parser = Parser(prog="loop_agreement.py", description=__doc__)
     parser.add_argument("--tokens", type=whole_number(1), default=25, metavar="N", help="new tokens behind each prompt")
     about = "the first so many prompts go on greedily to the model's last position"
     parser.add_argument("--to-the-end", type=whole_number(0, len(PROMPTS)), default=0, metavar="N", help=about)

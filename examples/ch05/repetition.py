@@ -141,8 +141,7 @@ def draw_repetition(values, path):
 
 def options():
     """The script's argument parser."""
-    example = "example: python examples/ch05/repetition.py --prompts 8 --tokens 240 --seeds 3"
-    parser = Parser(prog="repetition.py", description=__doc__.splitlines()[0], epilog=example)
+    parser = Parser(prog="repetition.py", description=__doc__)
     count = whole_number(1, len(PROMPTS))
     parser.add_argument("--prompts", type=count, default=4, metavar="N", help=f"the last of the book's {len(PROMPTS)}")
     parser.add_argument("--tokens", type=whole_number(WIDTH), default=60, metavar="N", help=f"new ones, a multiple of {WIDTH}")

@@ -231,8 +231,7 @@ def add_sampling(parser, temperature=1.0, top_k=None, top_p=None):
 
 def options():
     """The script's argument parser."""
-    example = "example: python examples/ch05/sampling.py --logits 2,1,0 --temperature 0.5 --top-p 0.9"
-    parser = Parser(prog="sampling.py", description=__doc__.splitlines()[0], epilog=example).add("json")
+    parser = Parser(prog="sampling.py", description=__doc__).add("json")
     parser.add_argument("--logits", type=logit_list, default=None, metavar="X,X", help="by default those of five candidates")
     return add_sampling(parser, top_p=0.9)
 

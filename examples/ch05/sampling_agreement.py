@@ -207,8 +207,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    example = "example: python examples/ch05/sampling_agreement.py --rows 5000 --draws 1000000 --seed 1"
-    parser = Parser(prog="sampling_agreement.py", description=__doc__.splitlines()[0], epilog=example)
+    parser = Parser(prog="sampling_agreement.py", description=__doc__)
     parser.add_argument("--rows", type=whole_number(1, 10**6), default=ROWS, metavar="N", help="rows of random logits")
     parser.add_argument("--draws", type=whole_number(1, 10**6), default=DRAWS, metavar="N", help="draws of one id")
     return parser.add("threads", "seed", "json")

@@ -251,8 +251,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    example = "Example: python examples/ch10/cache_cost.py --model toy --prompt-tokens 5 --new 1,12 --time"
-    parser = Parser(prog="cache_cost.py", description=__doc__.splitlines()[0], epilog=example)
+    parser = Parser(prog="cache_cost.py", description=__doc__)
     about = f"toy, or a model as elsewhere; by default the counts are of two published shapes and the times of {SHAPE}"
     parser.add_argument("--model", default=None, metavar="SOURCE", help=about)
     about = f"tokens of the prompt; by default {PROMPT}"

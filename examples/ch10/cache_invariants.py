@@ -102,8 +102,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    example = "Example: python examples/ch10/cache_invariants.py --model smollm2"
-    parser = Parser(prog="cache_invariants.py", description=__doc__.splitlines()[0], epilog=example)
+    parser = Parser(prog="cache_invariants.py", description=__doc__)
     return parser.add("model", "threads", "seed", "json")
 
 

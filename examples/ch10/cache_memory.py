@@ -137,8 +137,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    example = "Example: python examples/ch10/cache_memory.py --config gpt2 --bytes 4"
-    parser = Parser(prog="cache_memory.py", description=__doc__.splitlines()[0], epilog=example)
+    parser = Parser(prog="cache_memory.py", description=__doc__)
     about = f"GPT-3, {', '.join(PUBLISHED)}, embedded, a folder or a config.json"
     parser.add_argument("--config", default="GPT-3", metavar="NAME or FILE", help=about)
     about = "by default 1, 512 and the full context"

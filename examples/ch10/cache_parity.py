@@ -312,8 +312,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    example = "Example: python examples/ch10/cache_parity.py --model smollm2 --tokens 20"
-    parser = Parser(prog="cache_parity.py", description=__doc__.splitlines()[0], epilog=example)
+    parser = Parser(prog="cache_parity.py", description=__doc__)
     about = "greedy tokens from each prompt, which the library writes as well"
     parser.add_argument("--tokens", type=whole_number(1), default=60, metavar="N", help=about)
     return parser.add("model", "threads", "seed", "json")

@@ -41,8 +41,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    example = "Example: python examples/ch10/cached_repetition.py --tokens 60"
-    parser = Parser(prog="cached_repetition.py", description=__doc__.splitlines()[0], epilog=example)
+    parser = Parser(prog="cached_repetition.py", description=__doc__)
     about = f"new ones, a multiple of {WIDTH}; by default to the model's last position"
     parser.add_argument("--tokens", type=whole_number(WIDTH), default=None, metavar="N", help=about)
     return parser.add("model", "threads", "seed", "plot", "json")

@@ -121,8 +121,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    example = "Example: python examples/ch10/decode_rate.py --model random:gpt2"
-    parser = Parser(prog="decode_rate.py", description=__doc__.splitlines()[0], epilog=example)
+    parser = Parser(prog="decode_rate.py", description=__doc__)
     parser.add_argument("--tokens", type=whole_number(1), default=TOKENS, metavar="N", help="of each text")
     parser.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help="timed runs after a discarded one")
     return parser.add("model", "threads", "seed", "json")

@@ -321,8 +321,7 @@ def report(values):
 
 def options():
     """The script's argument parser."""
-    example = "Example: python examples/ch10/kv_cache.py --model smollm2 --prompt 'The capital of France is'"
-    parser = Parser(prog="kv_cache.py", description=__doc__.splitlines()[0], epilog=example)
+    parser = Parser(prog="kv_cache.py", description=__doc__)
     about = "new tokens, as far as the model reaches"
     parser.add_argument("--tokens", type=whole_number(1), default=NEW, metavar="N", help=about)
     return parser.add("model", "dtype", "prompt", "threads", "seed", "json")

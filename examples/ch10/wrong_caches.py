@@ -332,8 +332,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    example = "Example: python examples/ch10/wrong_caches.py --plot failures.svg"
-    parser = Parser(prog="wrong_caches.py", description=__doc__.splitlines()[0], epilog=example)
+    parser = Parser(prog="wrong_caches.py", description=__doc__)
     return parser.add("model", "threads", "seed", "plot", "json")
 
 

@@ -278,7 +278,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="ablations.py", description=__doc__.splitlines()[0]).add("model", "threads", "seed", "plot", "json")
+    parser = Parser(prog="ablations.py", description=__doc__).add("model", "threads", "seed", "plot", "json")
     about = "positions of the held text to measure on, in whole windows; by default all"
     parser.add_argument("--tokens", type=whole_number(1), metavar="N", help=about)
     parser.add_argument("--new", type=whole_number(1, 1000), default=NEW, metavar="N", help="tokens to generate")
