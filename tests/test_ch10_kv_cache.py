@@ -19,8 +19,8 @@ from examples.ch03.tokens import random_ids
 from examples.ch04 import agreement as ch04
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.gpt2_from_scratch import Trace
-from examples.ch05 import repetition as ch05
 from examples.ch05.generate import generate
+from examples.ch05.loop_agreement import library_greedy
 from examples.ch10 import cache_parity as ex
 from examples.ch10 import kv_cache
 from examples.ch10.kv_cache import Cached, KVCache, cache_bytes, forward_cached
@@ -405,7 +405,7 @@ class Loop(unittest.TestCase):
     def test_as_transformers(self):
         for prompt in self.PROMPTS:
             room = 16 - len(prompt) + 1
-            theirs = ch05.library_greedy(LIBRARY, torch.tensor([prompt]), room)
+            theirs = library_greedy(LIBRARY, torch.tensor([prompt]), room)
             self.assertEqual(generate([prompt], MODEL, room, end=None, forward=Cached(MODEL)).sequence(), theirs)
 
     def test_a_window_that_moves(self):

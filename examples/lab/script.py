@@ -24,20 +24,29 @@ class BadInput(ValueError):
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
-    """Shows the defaults that say something: not None, and not that a switch is off."""
+    """Shows the defaults that say something: not None, and not that a switch is off; and an example as it stands."""
 
     def _get_help_string(self, action):
         return action.help if action.default in (None, False) else super()._get_help_string(action)
+
+    def _fill_text(self, text, width, indent):
+        return text if text.startswith("example: ") else super()._fill_text(text, width, indent)  # a command stays on its line
 
 
 class Parser(argparse.ArgumentParser):
     """argparse with defaults shown in the help, no guessed abbreviations, and errors as `BadInput`.
 
+    description: a script's whole docstring; the help shows its first line, and the last of its example commands.
     default_command: of a script with commands, the one that is meant where none is named.
     """
 
     def __init__(self, *args, default_command=None, **kwargs):
         self.default_command, self._commands = default_command, None
+        first, *more = (kwargs.pop("description", None) or "").strip().splitlines() or [""]
+        examples = [line.partition(" #")[0].strip() for line in more if line.strip().startswith("python ")]
+        kwargs["description"] = first
+        if examples:
+            kwargs.setdefault("epilog", f"example: {examples[-1]}")
         kwargs.setdefault("formatter_class", _Help)
         kwargs.setdefault("allow_abbrev", False)
         super().__init__(*args, **kwargs)
@@ -66,7 +75,7 @@ class Parser(argparse.ArgumentParser):
         return sub
 
     def add(self, *names):
-        """Add options that several scripts share: model, dtype, device, prompt, tokens, threads, seed, plot, json."""
+        """Add options that several scripts share: model, dtype, device, prompt, threads, seed, plot, json."""
         for name in names:
             self.add_argument(f"--{name}", **_SHARED[name])
         return self

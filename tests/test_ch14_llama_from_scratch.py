@@ -1,5 +1,5 @@
-"""Chapter 14's Llama: known logits, transformers beside it at the edges and layer by layer, the spellings of its config, loading,
-the cache; every agreement shown to fail on planted faults."""
+"""Chapter 14's Llama: known logits, transformers beside it at the edges and layer by layer, rotations and the spellings of a rope,
+loading, the cache; every agreement shown to fail on planted faults."""
 
 import json
 import unittest
@@ -11,22 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from examples.ch02 import model as ch02
+from examples.ch02 import manifest
 from examples.ch02.config import Rope
+from examples.ch02.families import ROPE_KINDS, rope_from
 from examples.ch02.layout import tensor_shapes
-from examples.ch02.model import load, run
-from examples.ch03 import tokens
-from examples.ch04 import agreement as ch04
-from examples.ch04 import gpt2_from_scratch as gpt2
+from examples.ch02.model import load, run, save
+from examples.ch03.tokens import embedding_share, random_ids
+from examples.ch04 import cost_model
+from examples.ch04.agreement import agreement
+from examples.ch04.causal_mask import above_diagonal, influence
 from examples.ch04.library import library_model, library_trace
-from examples.ch05 import generate as generation
 from examples.ch05.generate import generate
-from examples.ch10 import kv_cache
+from examples.ch10.cache_parity import flops_of_loop
 from examples.ch10.kv_cache import Cached, KVCache, forward_cached
-from examples.ch14 import family_agreement as ch14
 from examples.ch14 import llama_from_scratch as llama
+from examples.ch14.costs import flops_per_token
+from examples.lab.experiment import largest
 from examples.lab.script import BadInput
-from tests.support import IDS, FolderCase, call, det
+from tests.rooms import RoomCase
+from tests.support import IDS, FolderCase, call, det, write_folder
 from tests.support import LLAMA as L
 from tests.support import llama_config as config
 from tests.support import llama_model as model
@@ -47,7 +50,7 @@ def first4(*args, **changes):
 
 
 def setUpModule():
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
 
 
 class Forward(unittest.TestCase):
@@ -61,7 +64,7 @@ class Forward(unittest.TestCase):
 
     def test_as_transformers_at_the_edges(self):
         for ids in (IDS[:, :1], IDS[:, :2], IDS, FULL[:, :63], FULL, torch.cat([IDS, IDS.flip(1), IDS * 0 + 7])):
-            found = ch04.agreement(run(MODEL, ids), LIBRARY(ids, use_cache=False).logits.detach())
+            found = agreement(run(MODEL, ids), LIBRARY(ids, use_cache=False).logits.detach())
             self.assertLessEqual(found["relative_difference"], BOUND)
             self.assertEqual(found["same_argmax"], found["positions"])
         with self.assertRaisesRegex(BadInput, "65 tokens are more than n_positions 64"):
@@ -73,7 +76,7 @@ class Forward(unittest.TestCase):
         theirs = library_trace(LIBRARY, FULL)
         self.assertEqual(len(theirs), 1 + 10 * 2 + 2)
         for key, right in theirs.items():
-            self.assertLessEqual(ch04.largest(ours[key] - right), BOUND * ch04.largest(right), key)
+            self.assertLessEqual(largest(ours[key] - right), BOUND * largest(right), key)
 
     def test_every_switch_of_the_config(self):
         for changes in (
@@ -93,31 +96,30 @@ class Forward(unittest.TestCase):
         ):
             one = model(**changes)
             theirs = library_model(one)(FULL, use_cache=False).logits.detach()
-            self.assertLessEqual(ch04.agreement(run(one, FULL), theirs)["relative_difference"], BOUND, changes)
+            self.assertLessEqual(agreement(run(one, FULL), theirs)["relative_difference"], BOUND, changes)
 
     def test_float64_and_half(self):
         exact = MODEL.to(dtype=torch.float64)
         reference = run(exact, FULL)
         theirs = library_model(MODEL, torch.float64)(FULL, use_cache=False).logits.detach()
         self.assertLessEqual(
-            ch04.agreement(reference, theirs)["relative_difference"], 1e-6
+            agreement(reference, theirs)["relative_difference"], 1e-6
         )  # its norms, softmax and angles stay float32
-        self.assertLessEqual(ch04.agreement(run(MODEL, FULL), reference)["relative_difference"], BOUND)
+        self.assertLessEqual(agreement(run(MODEL, FULL), reference)["relative_difference"], BOUND)
         for dtype, bound in ((torch.bfloat16, 0.05), (torch.float16, 0.01)):
             found = run(MODEL.to(dtype=dtype), FULL)
             self.assertEqual(found.dtype, dtype)
-            self.assertLessEqual(ch04.agreement(found.double(), reference)["relative_difference"], bound)
+            self.assertLessEqual(agreement(found.double(), reference)["relative_difference"], bound)
 
     def test_the_mask_holds_exactly(self):
-        found = ch04.influence(MODEL, IDS)
-        self.assertEqual(ch04.above_diagonal(found), 0.0)
-        self.assertGreater(ch04.above_diagonal(ch04.influence(MODEL, IDS, causal=False)), 0)
+        self.assertEqual(above_diagonal(influence(MODEL, IDS)), 0.0)
+        self.assertGreater(above_diagonal(influence(MODEL, IDS, causal=False)), 0)
 
-    def test_head_dim_wins_over_the_quotient(self):  # C29: L has 4 where d / h is 2
+    def test_head_dim_wins_over_the_quotient(self):  # L has 4 where d / h is 2
         self.assertEqual(MODEL.config.head_width, 4)
         self.assertEqual(model(head_dim=None).config.head_width, 2)
 
-    def test_kv_heads_are_repeated_in_place(self):  # C28
+    def test_kv_heads_are_repeated_in_place(self):
         weights, order = dict(MODEL.weights), [0, 2, 1, 3]  # tiled, heads 0 and 2 would share; as if they stood side by side
         for i in range(2):
             name = f"model.layers.{i}.self_attn"
@@ -146,7 +148,7 @@ class Forward(unittest.TestCase):
             ("silu", lambda x: x),
         ):
             with mock.patch.object(llama, name, fault):
-                found = ch04.agreement(llama.forward(FULL, MODEL.weights, MODEL.config), theirs)
+                found = agreement(llama.forward(FULL, MODEL.weights, MODEL.config), theirs)
             self.assertGreater(found["relative_difference"], 100 * BOUND, name)
 
 
@@ -157,13 +159,13 @@ LLAMA3 = {
 
 
 class Rotation(unittest.TestCase):
-    def test_half_split_and_interleaved(self):  # C25
+    def test_half_split_and_interleaved(self):
         x = torch.tensor([1.0, 2.0, 3.0, 4.0]).view(1, 1, 1, 4)
         angles = llama.rotation(torch.tensor([3]), Rope(), 4)
         wanted = torch.tensor([-1.413353, 1.879118, -2.828857, 4.058191])
         torch.testing.assert_close(llama.rotate(x, angles).flatten(), wanted, atol=1e-6, rtol=0)
 
-    def test_the_permutation_between_them(self):  # C25
+    def test_the_permutation_between_them(self):
         x = torch.tensor([1.0, 2.0, 3.0, 4.0]).view(1, 1, 1, 4)
         angles = llama.rotation(torch.tensor([3]), Rope(), 4)
         wanted = torch.tensor([-1.272233, -1.838865, 2.878668, 4.088187])
@@ -176,7 +178,7 @@ class Rotation(unittest.TestCase):
         back = order.argsort()  # with 8 numbers this is another order, with 4 it would be the same
         self.assertGreater((llama.rotate(x[..., back], angles) - llama.rotate_interleaved(x, angles)[..., back]).abs().max(), 0.1)
 
-    def test_rows_in_the_other_order(self):  # C25: interleaved rows fed to the half-split rotation
+    def test_rows_in_the_other_order(self):  # interleaved rows fed to the half-split rotation
         order = torch.arange(4).view(2, 2).T.flatten()  # 0 2 1 3
         weights = dict(MODEL.weights)
         for name in weights:
@@ -187,7 +189,7 @@ class Rotation(unittest.TestCase):
         right = llama.forward(IDS, MODEL.weights, MODEL.config)
         torch.testing.assert_close(found[0, 0], right[0, 0], atol=1e-6, rtol=0)  # one token would not have told
 
-    def test_spellings_and_values(self):  # C26
+    def test_spellings_and_values(self):
         for changes, wanted in (
             (dict(), BASELINE[:4]),
             (dict(rope_theta=500000.0), (-1.120384, 0.976256, 1.132614, 0.611181)),
@@ -206,39 +208,40 @@ class Rotation(unittest.TestCase):
         ):
             torch.testing.assert_close(first4(**changes), torch.tensor(wanted), atol=1e-4, rtol=0, msg=str(changes))
 
-    def test_what_is_not_understood_is_refused(self):  # C26
-        for changes, words in (
-            (dict(rope_scaling={"rope_type": "yarn", "factor": 4.0}), "'yarn' is not known"),
-            (dict(rope_scaling={"type": "dynamic", "factor": 2.0}), "'dynamic' is not known"),
-            (dict(rope_scaling={"rope_type": "linear"}), "factor is None"),
-            (dict(rope_scaling={"rope_type": "linear", "factor": "4"}), "factor is '4'"),
-            (dict(rope_scaling={"rope_type": "linear", "factor": 4.0, "beta": 1}), "'beta'"),
-            (dict(rope_scaling={"rope_type": "default", "partial_rotary_factor": 0.5}), "'partial_rotary_factor'"),
-            (dict(rope_scaling={k: v for k, v in LLAMA3.items() if k != "low_freq_factor"}), "low_freq_factor is None"),
-            (dict(rope_scaling=[4.0]), "no table"),
-            (dict(rope_parameters={"rope_theta": 5e5, "rope_type": "default"}), "differ"),
-            (dict(rope_theta=-1.0), "rope_theta is -1.0"),
-            (dict(rope_theta=float("nan")), "rope_theta is nan"),
-            (dict(hidden_act="gelu"), "hidden_act"),
-            (dict(num_key_value_heads=3), "4 heads are not divisible by 3"),
-            (dict(head_dim=3), "a head of 3 numbers is odd"),
-            (dict(head_dim=0), "head_dim is 0"),
-            (dict(hidden_size=9, head_dim=None), "not divisible"),
-            (dict(vocab_size=None), "lacks vocab_size"),
-            (dict(rms_norm_eps=0), "rms_norm_eps"),
-            (dict(attention_bias="no"), "attention_bias"),
-            (dict(rotary_dim=4), "rotary_dim 4 may change the computation, and is not known here of a llama"),
-            (dict(model_type="mamba"), "model_type is 'mamba'; known here are 'gpt2', .*'llama'"),
-        ):
-            with self.assertRaisesRegex(BadInput, words):
-                config(**changes)
-
     def test_llama3_blends(self):
         rope = Rope(kind="llama3", factor=8.0, original_positions=32)
         slowed = llama.frequencies(Rope(), 32) / llama.frequencies(rope, 32)
         self.assertAlmostEqual(slowed[0].item(), 1.0)
         self.assertAlmostEqual(slowed[-1].item(), 8.0)
         self.assertTrue((slowed.diff() >= -1e-12).all() and ((slowed > 1.001) & (slowed < 7.999)).any())
+
+    def test_frequencies_are_the_library_s(self):
+        from transformers import LlamaConfig
+        from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+        for width in (8, 16, 64, 128):
+            for kind, values in (
+                ("linear", dict(factor=4.0)),
+                ("llama3", dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)),
+                ("llama3", dict(factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192)),
+                ("yarn", dict(factor=40.0, beta_fast=32, beta_slow=1, original_max_position_embeddings=4096)),
+                ("yarn", dict(factor=4.0, beta_fast=4, beta_slow=1, original_max_position_embeddings=16)),
+                ("yarn", dict(factor=4.0, beta_fast=32, beta_slow=1, original_max_position_embeddings=10**6)),
+                ("yarn", dict(factor=2.0, beta_fast=1, beta_slow=32, original_max_position_embeddings=4096)),
+                ("yarn", dict(factor=4.0, original_max_position_embeddings=2048, mscale=1.0, mscale_all_dim=0.5)),
+            ):
+                for theta in (10000.0, 500000.0):
+                    block = {"rope_type": kind, "rope_theta": theta, **values}
+                    theirs = LlamaConfig(head_dim=width, num_attention_heads=2, hidden_size=2 * width, rope_parameters=dict(block))
+                    wanted, gain = ROPE_INIT_FUNCTIONS[kind](theirs, "cpu")
+                    rope = rope_from({"rope_parameters": block}, "c", (*ROPE_KINDS, "yarn"))
+                    found = llama.frequencies(rope, width)
+                    torch.testing.assert_close(found.float(), wanted, rtol=2e-6, atol=0, msg=f"{width} {block}")
+                    self.assertAlmostEqual(rope.gain, gain, places=6)
+
+    def test_equal_ends_of_yarn(self):
+        found = llama.frequencies(Rope(kind="yarn", factor=4.0, original_positions=2, fast=9.0, slow=9.0), 8)
+        self.assertTrue(found.isfinite().all())
 
 
 class Loading(FolderCase):
@@ -292,7 +295,7 @@ class Loading(FolderCase):
 
     def test_a_llama_is_not_written(self):
         with self.assertRaisesRegex(BadInput, "writing a model folder takes a gpt2, and this model is a llama"):
-            ch02.save(MODEL, self.folder / "x")
+            save(MODEL, self.folder / "x")
 
     def test_counts(self):
         self.assertEqual(sum(w.numel() for w in MODEL.weights.values()), 1560)
@@ -302,104 +305,50 @@ class Loading(FolderCase):
 
 
 class Elsewhere(FolderCase):
-    """What the earlier chapters do with a Llama: what they can, and one line for what they cannot."""
+    """What earlier chapters say of a Llama."""
 
-    def setUp(self):
-        super().setUp()
-        save_file(
-            {n: w.contiguous() for n, w in MODEL.weights.items()}, self.folder / "model.safetensors", metadata={"format": "pt"}
-        )
-        (self.folder / "config.json").write_text(json.dumps(L))
+    def test_the_loop(self):
+        projection = 2 * 8 * 11  # of the last position alone
+        steps = [flops_per_token(MODEL.config, t)["total"] for t in (20, 21)]
+        first, second = (t * (step - projection) + projection for t, step in zip((20, 21), steps, strict=True))
+        self.assertEqual(flops_of_loop(MODEL.config, 20, 2), (first + second, first + steps[1]))
 
-    def test_the_manifest_and_the_loop(self):
-        status, out, err = call(ch02.main, "--model", self.folder)
+    def test_the_share_of_the_embedding(self):
+        self.assertEqual(embedding_share(MODEL.config), (88, 1560))
+
+    def test_the_manifest_and_the_cost_model(self):
+        folder = write_folder(self.folder / "m", MODEL.weights, L)
+        status, out, err = call(manifest.main, "--model", folder)
         self.assertEqual((status, err), (0, ""))
         self.assertIn("a llama with 1,560 parameters, head untied", out)
-        order = ["--model", self.folder, "--tokens", "8", "--temperature", "0", "--json"]
-        value = json.loads(call(generation.main, *order)[1])
-        self.assertEqual(value["ids"], generate([[0]], MODEL, 8, end=None).sequence())
-        self.assertEqual(tokens.embedding_share(MODEL.config), (88, 1560))
-
-    def test_chapter_4s_cost_model_says_so(self):
-        for command in ("count", "flops"):
-            self.assertBad(gpt2.main, [command, "--config", self.folder], "takes a gpt2, and this model is a llama")
-
-    def values_of(self, *argv):
-        """What a command of chapter 10's script has to say as JSON, after the same command as text."""
-        status, out, err = call(kv_cache.main, *argv)
-        self.assertEqual((status, err), (0, ""), argv)
-        self.assertNotEqual(out, "")
-        return json.loads(call(kv_cache.main, *argv, "--json")[1])
-
-    def test_chapter_10s_tour(self):
-        value = self.values_of("--model", self.folder)
-        self.assertEqual((value["same_as_naive"], value["bytes_per_token"], value["cache_bytes"]), (True, 128, 64 * 128))
-        self.assertEqual(value["ids"], generate([value["prompt"]], MODEL, 53, end=None).sequence())
-        self.assertEqual((value["computed"], value["naive"]), (64, 53 * 12 + 53 * 26))
-        self.assertLessEqual(value["worst_split"], BOUND)
-
-    def test_chapter_10s_failures(self):
-        rows = self.values_of("failures", "--model", self.folder)["failures"]
-        self.assertEqual(len(rows), 5)
-        for row in rows:
-            self.assertGreater(row["largest"], 100 * BOUND, row["failure"])
-            self.assertIsNone(row["raised"], row["failure"])
-            self.assertIsInstance(row["guard"], str, row["failure"])
-
-    def test_chapter_10s_counts(self):
-        rows = self.values_of("cost", "--model", self.folder, "--new", "2,40")["counts"]
-        self.assertEqual([(r["new"], r["naive"], r["cached"]) for r in rows], [(2, 41, 21), (40, 1580, 59)])
-        projection = 2 * 8 * 11  # of the last position alone
-        first = 20 * (llama.flops_per_token(MODEL.config, 20)["total"] - projection) + projection
-        second = 21 * (llama.flops_per_token(MODEL.config, 21)["total"] - projection) + projection
-        self.assertEqual(round(rows[0]["naive_gflop"] * 1e9), first + second)
-        self.assertEqual(round(rows[0]["cached_gflop"] * 1e9), first + llama.flops_per_token(MODEL.config, 21)["total"])
-        rows = self.values_of("memory", "--config", self.folder, "--bytes", "4", "--batch", "3")["rows"]
-        self.assertEqual([(r["tokens"], r["all_bytes"], r["weight_bytes"]) for r in rows], [(t, 384 * t, 6240) for t in (1, 64)])
+        self.assertBad(cost_model.main, ["--config", folder], "takes a gpt2, and this model is a llama")
 
 
-class Compare(FolderCase):
+class Script(RoomCase):
     def setUp(self):
         super().setUp()
-        save_file(dict(MODEL.weights), self.folder / "model.safetensors", metadata={"format": "pt"})
-        (self.folder / "config.json").write_text(json.dumps(L))
+        self.model = write_folder(self.folder / "m", MODEL.weights, L)
 
-    def test_on_a_folder(self):
-        status, out, err = call(llama.main, "compare", "--model", self.folder)
-        self.assertEqual((status, err), (0, ""))
-        for text in (
-            "Within the bar",
-            "323 of 323 positions",
-            "Greedy with our cache, 40 of 40",
-            "residual_mid",
-            "1,560 parameters",
-        ):
-            self.assertIn(text, out)
-        value = json.loads(call(llama.main, "--model", self.folder, "--tokens", "60", "--json")[1])
-        self.assertEqual((value["within"], value["greedy_same"], len(value["greedy"])), (True, 60, 60))
-        self.assertLess(value["worst"], BOUND)
-
-    def test_it_tells_how_far_it_is(self):
-        """On SmolLM2 the command takes minutes."""
-        told = []
-        found = ch14.llama_agreement(load(self.folder), tokens=2, progress=lambda: told.append(1))
-        self.assertEqual(len(told), len(found["prompts"] + found["edges"]) + 1)
-
-    def test_a_planted_fault_is_told(self):
-        right = llama.rotate
-        with mock.patch.object(llama, "rotate", lambda x, angles: right(x, (angles[0], -angles[1]))):
-            out = call(llama.main, "--model", self.folder)[1]
-        self.assertIn("OUTSIDE the bar", out)
+    def test_next_tokens(self):
+        rows = self.values(llama.main, "--model", self.model)["next_tokens"]
+        wanted = torch.softmax(run(MODEL, random_ids(MODEL, 10))[0, -1].double(), -1).sort(descending=True)
+        self.assertEqual([row["id"] for row in rows], wanted.indices[:5].tolist())
+        self.assertAlmostEqual(rows[0]["probability"], wanted.values[0].item(), places=12)
+        self.assertIn(f"{rows[0]['probability']:.2%}", self.page(llama.main, "--model", self.model))
 
     def test_bad_input(self):
         for argv, words in (
             (["--model", "embedded"], "takes a llama, and this model is a gpt2"),
             (["--model", "nowhere"], "no model"),
             (["--model", self.folder / "x.gguf"], "no such file"),
-            (["--tokens", "0"], "0 is not 1 or more"),
-            (["nonsense"], "nonsense"),
+            (["--model", self.model, "--prompt", "words"], "no tokenizer"),
+            (["compare"], "compare"),
         ):
             self.assertBad(llama.main, argv, words)
+
+    def test_weights_that_are_no_numbers(self):
+        nan = {name: w * float("nan") for name, w in MODEL.weights.items()}
+        self.assertBad(llama.main, ["--model", write_folder(self.folder / "nan", nan, L)], "holds NaN")
 
 
 class Cache(unittest.TestCase):
@@ -413,14 +362,14 @@ class Cache(unittest.TestCase):
             size = data.draw(st.integers(1, tokens - start))
             logits.append(forward_cached(ids[:, start : start + size], MODEL, cache))
             start += size
-        found = ch04.agreement(torch.cat(logits, 1), run(MODEL, ids))
+        found = agreement(torch.cat(logits, 1), run(MODEL, ids))
         self.assertLessEqual(found["relative_difference"], BOUND)
 
-    def test_bytes_are_those_of_kv_heads(self):  # C39
+    def test_bytes_are_those_of_kv_heads(self):
         cache = KVCache(MODEL, capacity=8)
         self.assertEqual((cache.nbytes, [tuple(x.shape) for x in cache.keys]), (1024, [(1, 2, 8, 4)] * 2))
 
-    def test_generation(self):  # C45
+    def test_generation(self):
         greedy = generate([[3, 1, 4]], MODEL, 8, end=None).sequence()
         self.assertEqual(greedy, [3, 2, 2, 9, 5, 2, 2, 2])
         self.assertEqual(generate([[3, 1, 4]], MODEL, 8, end=None, forward=Cached(MODEL)).sequence(), greedy)
