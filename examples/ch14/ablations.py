@@ -22,7 +22,6 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 from examples.ch02.config import general
 from examples.ch02.model import general_form, load_for
 from examples.ch03.tokens import decode
-from examples.ch14.held_text import PLAY as PLAY  # family_agreement.py still imports it from here
 from examples.ch14.held_text import bins, cycle, greedy, held_windows, losses, prompt
 from examples.lab.experiment import Experiment
 from examples.lab.figure import check_target, new_figure, write_figure
@@ -278,7 +277,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="ablations.py", description=__doc__.splitlines()[0]).add("model", "threads", "seed", "plot", "json")
+    parser = Parser(prog="ablations.py", description=__doc__).add("model", "threads", "seed", "plot", "json")
     about = "positions of the held text to measure on, in whole windows; by default all"
     parser.add_argument("--tokens", type=whole_number(1), metavar="N", help=about)
     parser.add_argument("--new", type=whole_number(1, 1000), default=NEW, metavar="N", help="tokens to generate")
