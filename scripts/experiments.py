@@ -39,10 +39,6 @@ def experiments() -> tuple[Experiment, ...]:
     for path in sorted((ROOT / "examples").glob("ch[0-9][0-9]/[a-z]*.py")):
         module = importlib.import_module(f"examples.{path.parent.name}.{path.stem}")
         found += getattr(module, "EXPERIMENTS", ())
-    if (ROOT / "scripts" / "registry.py").exists():  # those of chapters that are not yet divided by subject
-        from scripts.registry import EXPERIMENTS
-
-        found += EXPERIMENTS
     ids = [e.id for e in found]
     twice = {id for id in ids if ids.count(id) > 1}
     if twice:

@@ -14,7 +14,7 @@ from examples.ch04 import causal_mask, tour
 from examples.ch04.agreement import agreement
 from examples.ch04.gpt2_from_scratch import Trace
 from examples.ch05.generate import generate, whole_text
-from examples.ch05.repetition import library_greedy
+from examples.ch05.loop_agreement import library_greedy
 from examples.ch10 import kv_cache
 from examples.ch10.cache_parity import in_chunks
 from examples.ch10.kv_cache import Cached, KVCache

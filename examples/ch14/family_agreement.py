@@ -17,7 +17,6 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 
 import torch
 
-from examples.ch02.config import Experts, Latent
 from examples.ch02.model import general_form, run
 from examples.ch03.tokens import random_ids
 from examples.ch04.agreement import BOUND, agreement
@@ -27,7 +26,7 @@ from examples.ch04.library import library_trace
 from examples.ch10.kv_cache import KVCache, cache_bytes, forward_cached
 from examples.ch14 import peers
 from examples.ch14.costs import parameter_count
-from examples.ch14.ten_choices import options_of
+from examples.ch14.ten_choices import OPTIONS, options_of
 from examples.lab.experiment import Experiment, largest, tolerance, worst
 from examples.lab.script import Parser, answer, command, progress_bar, table
 
@@ -47,41 +46,6 @@ CASES = (
 )
 LENGTH = 20  # of the text that crosses every window
 SPLITS = ([1] * LENGTH, [7, 1, 5, 7], [LENGTH - 1, 1])  # ways to feed a text of LENGTH tokens
-
-# The ten choices and their options, each as the fields of Config that make it from a Llama-3-8B's.
-BASE = "llama-3-8b"
-OPTIONS = (  # (choice, option, the fields of Config that make it from the base)
-    ("normalisation", "layer norm", {"norm": "layer"}),
-    ("normalisation", "RMS norm", {}),
-    ("its place", "pre", {}),
-    ("its place", "post", {"norm_place": "post", "final_norm": False}),
-    ("its place", "both", {"norm_place": "both"}),
-    ("positions", "learned", {"positions": "learned"}),
-    ("positions", "sinusoidal", {"positions": "sinusoidal"}),
-    ("positions", "RoPE", {}),
-    ("positions", "ALiBi", {"positions": "alibi"}),
-    ("attention", "MHA", {"kv_heads": 32}),
-    ("attention", "GQA", {}),
-    ("attention", "MQA", {"kv_heads": 1}),
-    ("attention", "MLA", {"latent": Latent(None, 512, 128, 64, 128)}),
-    ("activation", "GELU, tanh form", {"activation": "gelu_new", "gated": False}),
-    ("activation", "GELU, exact", {"activation": "gelu", "gated": False}),
-    ("activation", "SiLU", {"gated": False}),
-    ("activation", "gated SiLU", {}),
-    ("activation", "gated GELU, tanh form", {"activation": "gelu_new"}),
-    ("feed-forward", "dense", {}),
-    ("feed-forward", "mixture of experts", {"experts": Experts(8, 2, 14336)}),
-    ("head", "tied", {"tie_word_embeddings": True}),
-    ("head", "untied", {}),
-    ("biases", "present", {"biases": ("qkv", "o", "mlp")}),
-    ("biases", "on q, k and v", {"biases": ("qkv",)}),
-    ("biases", "absent", {}),
-    ("window", "full", {}),
-    ("window", "sliding", {"windows": (4096,) * 32}),
-    ("window", "interleaved", {"windows": (4096, None) * 16}),
-    ("q and k norm", "no", {}),
-    ("q and k norm", "yes", {"qk_norm": True}),
-)
 
 
 def case_models(kind, changes, seed=0):

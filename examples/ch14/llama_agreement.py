@@ -24,7 +24,7 @@ from examples.ch04 import agreement, causal_mask, component_timing, residual_tra
 from examples.ch04.agreement import LONGEST
 from examples.ch04.library import library_model
 from examples.ch05.generate import generate
-from examples.ch05.repetition import library_greedy
+from examples.ch05.loop_agreement import library_greedy
 from examples.ch10.kv_cache import Cached
 from examples.ch14.llama_from_scratch import PROMPT
 from examples.lab.experiment import Experiment
