@@ -107,6 +107,12 @@ class Reading(FolderCase):
         with mock.patch.object(gguf, "dequantize", side_effect=broken), self.assertRaisesRegex(BadInput, "as F32, which cannot be"):
             load(path)
 
+    def test_dtype(self):
+        write(self.path, MODEL)
+        for dtype in (torch.float16, torch.float64):
+            self.assertEqual({w.dtype for w in load(self.path, dtype=dtype).weights.values()}, {dtype})
+        self.assertEqual(load(self.path, dtype=None).dtype, torch.float32)  # of a file whose tensors are of several
+
     def test_a_file_that_is_cut_off(self):
         whole = write(self.path, MODEL).read_bytes()
         for cut in (0, 3, 4, 20, 200, len(whole) // 3, len(whole) - 100, len(whole) - 33):
