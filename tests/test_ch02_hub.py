@@ -126,8 +126,10 @@ class Hub(FolderCase):
             self.assertOneLine(self.fetch(REPO, server.url), REPO, "try again")
 
     def test_interrupted_then_whole(self):
+        impatient = "import time\ntime.sleep = lambda seconds: None\n"  # the library waits before each new try
         with self.serve("interrupted") as server:
-            self.assertOneLine(self.fetch(REPO, server.url), "interrupted", "again")
+            done = self.script(REPO, server.url, program=("-c", impatient + FETCH))
+            self.assertOneLine(done, "interrupted", "again")
             server.fault = None
             self.assertEqual(self.fetch(REPO, server.url).returncode, 0)
 

@@ -27,8 +27,9 @@ class Figure(FolderCase):
     def test_no_figure_stays_open(self):
         from matplotlib import pyplot
 
+        before = pyplot.get_fignums()
         self.draw("a.png")
-        self.assertEqual(pyplot.get_fignums(), [])
+        self.assertEqual(pyplot.get_fignums(), before)
 
     def test_targets(self):
         self.assertIsNone(check_target(None))
