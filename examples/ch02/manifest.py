@@ -20,7 +20,7 @@ from examples.lab.script import Parser, command, dump_json, table
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="manifest.py", description=__doc__.splitlines()[0]).add("model", "seed", "json")
+    parser = Parser(prog="manifest.py", description=__doc__).add("model", "seed", "json")
     parser.add_argument("--tensors", action="store_true", help="list every tensor, not only the sums by kind")
     return parser
 

@@ -108,7 +108,7 @@ def embedding_share(config: GPT2Config | Config) -> tuple[int, int]:
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="tokens.py", description=__doc__.splitlines()[0]).add("model", "json")
+    parser = Parser(prog="tokens.py", description=__doc__).add("model", "json")
     parser.add_argument("--text", default=TEXT, help="what to encode")
     return parser
 

@@ -189,7 +189,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="agreement.py", description=__doc__.splitlines()[0])
+    parser = Parser(prog="agreement.py", description=__doc__)
     return parser.add("model", "dtype", "device", "prompt", "threads", "seed", "json")
 
 

@@ -193,10 +193,10 @@ def report(values):
 
 def draw(values, path):
     """Who hears whom, from what `measure_off` returns: rows are positions of the logits, columns the token that changes."""
-    from matplotlib.colors import LogNorm
-
     matrix = values["influence"]
     figure, axes = new_figure((5.2, 4))
+    from matplotlib.colors import LogNorm  # after `new_figure`, which imports matplotlib whatever MPLBACKEND says
+
     axes.grid(visible=False)
     seen = [x for row in matrix for x in row if x > 0]
     shown = [[x if x > 0 else float("nan") for x in row] for row in matrix]
@@ -240,7 +240,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="causal_mask.py", description=__doc__.splitlines()[0])
+    parser = Parser(prog="causal_mask.py", description=__doc__)
     return parser.add("model", "dtype", "device", "prompt", "threads", "seed", "plot", "json")
 
 

@@ -89,7 +89,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="last_position.py", description=__doc__.splitlines()[0])
+    parser = Parser(prog="last_position.py", description=__doc__)
     parser.add_argument("--tokens", type=number_list(1), default=list(LENGTHS), metavar="N,N", help="lengths to time")
     parser.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help="timed passes after the warm-up")
     return parser.add("model", "dtype", "device", "threads", "seed", "json")

@@ -209,7 +209,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="residual_trace.py", description=__doc__.splitlines()[0])
+    parser = Parser(prog="residual_trace.py", description=__doc__)
     return parser.add("model", "dtype", "device", "prompt", "threads", "seed", "plot", "json")
 
 

@@ -199,7 +199,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    return Parser(prog="rounding.py", description=__doc__.splitlines()[0]).add("model", "device", "threads", "seed", "json")
+    return Parser(prog="rounding.py", description=__doc__).add("model", "device", "threads", "seed", "json")
 
 
 @command

@@ -187,7 +187,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="tiny_transformer.py", description=__doc__.splitlines()[0]).add("threads", "seed", "json")
+    parser = Parser(prog="tiny_transformer.py", description=__doc__).add("threads", "seed", "json")
     parser.add_argument("--layers", type=whole_number(1, 64), default=TinyConfig.n_layer, metavar="L", help="depth")
     parser.add_argument("--tokens", type=whole_number(2), default=8, metavar="T", help="length of the input")
     return parser

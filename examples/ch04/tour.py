@@ -58,7 +58,7 @@ def report(values):
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="tour.py", description=__doc__.splitlines()[0])
+    parser = Parser(prog="tour.py", description=__doc__)
     return parser.add("model", "dtype", "device", "prompt", "threads", "seed", "json")
 
 

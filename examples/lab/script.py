@@ -23,8 +23,8 @@ class BadInput(ValueError):
     """Input that the caller can mend. Its text is one line: what is wrong, and what to do."""
 
 
-class _Help(argparse.ArgumentDefaultsHelpFormatter):
-    """Shows the defaults that say something: not None, and not that a switch is off."""
+class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Shows the defaults that say something, not None and not that a switch is off; leaves the lines of the examples as they are."""
 
     def _get_help_string(self, action):
         return action.help if action.default in (None, False) else super()._get_help_string(action)
@@ -33,14 +33,19 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """argparse with defaults shown in the help, no guessed abbreviations, and errors as `BadInput`.
 
+    description: a script's docstring, whole: its first line and the commands in it are shown in the help. It is None under
+    `python -OO`, which takes docstrings away, and the help then has neither.
     default_command: of a script with commands, the one that is meant where none is named.
     """
 
-    def __init__(self, *args, default_command=None, **kwargs):
+    def __init__(self, *args, description=None, default_command=None, **kwargs):
         self.default_command, self._commands = default_command, None
+        first, *rest = (description or "").strip().splitlines() or [None]
+        examples = [line.strip() for line in rest if line.lstrip().startswith("python ")]
+        kwargs.setdefault("epilog", "\n  ".join(["examples:", *examples]) if examples else None)
         kwargs.setdefault("formatter_class", _Help)
         kwargs.setdefault("allow_abbrev", False)
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, description=first, **kwargs)
 
     def parse_args(self, args=None, namespace=None):
         args = list(sys.argv[1:] if args is None else args)
