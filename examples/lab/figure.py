@@ -28,7 +28,7 @@ def check_target(path):
 
 
 def new_figure(size=(7, 4)):
-    """(figure, axes) of `size` in inches. Until `write_figure` has it, whatever is drawn is drawn with matplotlib's own defaults."""
+    """(figure, axes) of `size` in inches. Until `write_figure` has it, all is drawn with matplotlib's own defaults."""
     settings = contextlib.ExitStack()
     settings.enter_context(own_defaults())
     from matplotlib.figure import Figure  # by itself, and not by pyplot, which would look for a window to show it in

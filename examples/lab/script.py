@@ -24,7 +24,7 @@ class BadInput(ValueError):
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows the defaults that say something, not None and not that a switch is off; leaves the lines of the examples as they are."""
+    """Shows the defaults that say something: not None, and not that a switch is off. Leaves the examples' lines as they are."""
 
     def _get_help_string(self, action):
         return action.help if action.default in (None, False) else super()._get_help_string(action)
