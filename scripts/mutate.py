@@ -78,7 +78,7 @@ def noticed(root, path, text):
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="mutate.py", description=(__doc__ or "").partition("\n")[0]).add("seed")
+    parser = Parser(prog="mutate.py", description=__doc__).add("seed")
     parser.add_argument("--count", type=whole_number(1), default=10, metavar="N", help="how many faults")
     parser.add_argument("--file", default=None, metavar="FILE", help="only in this file; by default in any of examples/")
     return parser

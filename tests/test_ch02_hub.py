@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from examples.ch02 import hub
 from tests.standin_hub import COMMIT, StandInHub, needs_loopback
-from tests.support import FolderCase, config, slow, start, weights, write_folder
+from tests.support import IDS, LLAMA, FolderCase, config, llama_model, slow, start, weights, write_folder
 
 REPO = "somebody/tiny-gpt2"
 FETCH = (
@@ -27,8 +27,8 @@ class Hub(FolderCase):
         unwanted = ("pytorch_model.bin", "modeling.py", "onnx/model.safetensors", "flax_model.msgpack", "README.md")
         self.files |= dict.fromkeys(unwanted, b"no")
 
-    def script(self, source, hub_url, *more, program=("examples/ch02/model.py", "--model"), **environment):
-        """model.py on `source`, in a process of its own: huggingface_hub reads the environment when it is imported."""
+    def script(self, source, hub_url, *more, program=("examples/ch02/manifest.py", "--model"), **environment):
+        """manifest.py on `source`, in a process of its own: huggingface_hub reads the environment when it is imported."""
         settings = {"HF_ENDPOINT": hub_url, "HF_HOME": str(self.folder / "cache"), "HF_HUB_OFFLINE": "0", "HF_TOKEN": ""}
         settings |= {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
         return start(*program, source, *more, **(settings | environment))
@@ -63,9 +63,9 @@ class Hub(FolderCase):
         import torch
 
         from examples.ch02.model import run
-        from tests.test_ch14_llama import IDS, MODEL, L
 
-        made = write_folder(self.folder / "llama", MODEL.weights, L)
+        tiny = llama_model()
+        made = write_folder(self.folder / "llama", tiny.weights, LLAMA)
         self.files |= {name: (made / name).read_bytes() for name in ("config.json", "model.safetensors")}
         program = (
             "import json, sys, torch; from examples.ch02.model import load, run\n"
@@ -78,7 +78,7 @@ class Hub(FolderCase):
             wanted = ["somebody/tiny-llama/config.json", "somebody/tiny-llama/model.safetensors"]
             self.assertEqual(sorted(server.requested), wanted)
         found = json.loads(done.stdout)
-        torch.testing.assert_close(torch.tensor(found.pop("logits")), run(MODEL, IDS), atol=1e-5, rtol=0)
+        torch.testing.assert_close(torch.tensor(found.pop("logits")), run(tiny, IDS), atol=1e-5, rtol=0)
         self.assertEqual(found, {"model_type": "llama", "commit": COMMIT, "parameters": 1560})
 
     def test_shards_and_tokenizer(self):

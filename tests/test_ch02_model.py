@@ -13,10 +13,11 @@ import torch
 from safetensors.torch import load_file, save, save_file
 
 from examples.ch02 import config as ch02_config
-from examples.ch02 import families
 from examples.ch02 import model as ch02
+from examples.ch02 import reader as ch02_reader
 from examples.ch02.checkpoint import bare_name, read_header
-from examples.ch02.families import CANNOT_MATTER, READERS, Reader, read_config
+from examples.ch02.families import READERS, read_config
+from examples.ch02.reader import CANNOT_MATTER, Reader
 from examples.ch04.gpt2_from_scratch import ACTIVATIONS, forward, parameter_count
 from examples.ch14.peers import TINY
 from examples.lab.script import BadInput
@@ -544,7 +545,7 @@ class EveryField(LoadCase):
 
     def test_planted_faults(self):
         """Without the check, and with a list that has everything, what is not known is passed over."""
-        for target, name, fault in ((Reader, "finish", lambda r: None), (families, "CANNOT_MATTER", re.compile(".*"))):
+        for target, name, fault in ((Reader, "finish", lambda r: None), (ch02_reader, "CANNOT_MATTER", re.compile(".*"))):
             with mock.patch.object(target, name, fault), self.assertRaises(AssertionError), self.assertRaises(BadInput):
                 read_config(published_fields("llama", partial_rotary_factor=0.5), "c.json")
 

@@ -3,14 +3,29 @@
 import json
 import unittest
 from dataclasses import replace
+from types import SimpleNamespace
 from unittest import mock
 
 import torch
 
 from examples.ch02 import model as ch02
-from examples.ch03.tokens import decode, embedding_share, encode, main
+from examples.ch03.tokens import (
+    LONG,
+    PROMPTS,
+    decode,
+    default_ids,
+    embedding_share,
+    encode,
+    ids_for,
+    main,
+    prompt_batches,
+    random_ids,
+    shown,
+)
 from examples.lab.script import BadInput
-from tests.support import FolderCase, call, write_folder
+from tests.support import FolderCase, call, loaded, model, weights, write_folder
+
+TINY = model()  # which has no tokenizer
 
 TEXTS = (
     "Good night, good night! parting is such sweet sorrow",
@@ -25,9 +40,7 @@ TEXTS = (
 
 
 class Tokens(FolderCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.model = ch02.load()
+    model = loaded()
 
     def test_round_trip(self):
         for text in TEXTS:
@@ -76,6 +89,50 @@ class Tokens(FolderCase):
         with self.assertRaisesRegex(BadInput, "no tokenizer"):
             decode([0], replace(self.model, tokenizer=None))
         self.assertBad(main, ["--model", write_folder(self.folder / "a")], "no tokenizer")
+        bad = write_folder(self.folder / "bad", weights() | {"wte.weight": torch.full((11, 8), torch.nan)})
+        self.assertBad(main, ["--model", bad, "--json"], "wte.weight", "NaN")
+
+    def test_ids_for_an_experiment(self):
+        """The start of a text, or random ids without a tokenizer; a prompt that somebody gave stays whole."""
+        whole = encode("Good morrow, my lord", self.model)
+        self.assertTrue(torch.equal(default_ids(self.model, 3, text="Good morrow, my lord"), whole[:, :3]))
+        self.assertTrue(torch.equal(default_ids(self.model, 999, text="Good morrow, my lord"), whole))
+        self.assertTrue(torch.equal(default_ids(self.model, 4), encode(LONG, self.model)[:, :4]))
+        self.assertTrue(torch.equal(default_ids(TINY, 5, seed=3), random_ids(TINY, 5, seed=3)))
+        self.assertEqual(default_ids(TINY, 99).shape, (1, 16))
+        given, none = SimpleNamespace(prompt="Good morrow, my lord", seed=3), SimpleNamespace(prompt=None, seed=3)
+        self.assertTrue(torch.equal(ids_for(given, self.model, 2), whole))
+        self.assertTrue(torch.equal(ids_for(none, self.model, 2, "my lord"), encode("my lord", self.model)[:, :2]))
+        self.assertTrue(torch.equal(ids_for(none, TINY, 7), random_ids(TINY, 7, seed=3)))
+        for text, word in (("", "empty"), ("a", "no tokenizer")):
+            with self.assertRaisesRegex(BadInput, word):
+                ids_for(SimpleNamespace(prompt=text, seed=0), self.model if word == "empty" else TINY, 5)
+
+    def test_random_ids(self):
+        a, b, c = (random_ids(TINY, 12, 2, seed) for seed in (0, 0, 1))
+        self.assertTrue(torch.equal(a, b))
+        self.assertFalse(torch.equal(a, c))
+        self.assertEqual((a.shape, a.dtype), ((2, 12), torch.int64))
+        self.assertEqual(set(random_ids(TINY, 500).flatten().tolist()), set(range(11)))
+
+    def test_the_books_prompts(self):
+        self.assertEqual([x.tolist() for x in prompt_batches(self.model)], [encode(t, self.model).tolist() for t in PROMPTS])
+        found = prompt_batches(TINY, seed=2)
+        for i, (ids, length) in enumerate(zip(found, (5, 9, 13, 16), strict=True)):  # of 18 as many as the model takes
+            self.assertTrue(torch.equal(ids, random_ids(TINY, length, seed=2 + i)))
+        short = replace(self.model, config=replace(self.model.config, n_positions=6))
+        self.assertEqual([ids.shape[1] for ids in prompt_batches(short)], [5, 6, 6, 6])
+        self.assertEqual(prompt_batches(short, ("a b c d e f g h",))[0].shape[1], encode("a b c d e f g h", short).shape[1])
+        with self.assertRaisesRegex(BadInput, "no tokenizer"):
+            prompt_batches(TINY, ("a",))
+
+    def test_shown(self):
+        self.assertEqual(shown(encode("Good night", self.model), self.model), "'Good night'")
+        self.assertEqual(shown(torch.tensor([[3, 1, 4]]), TINY), "random ids [3, 1, 4]")
+        for ids, one in ((encode("word " * 50, self.model), self.model), (random_ids(TINY, 99), TINY)):
+            self.assertEqual(len(shown(ids, one)), 64)
+            self.assertTrue(shown(ids, one, 20).endswith(" ..."))
+            self.assertEqual(len(shown(ids, one, 20)), 20)
 
     def test_embedding_share(self):
         table, total = embedding_share(ch02.load_config("gpt2"))

@@ -1,5 +1,6 @@
-"""The two sides of a comparison share no reading: a config that ours misreads is seen by `compare`, in every family, from a folder,
-a GGUF file and the fields of a published shape; and what transformers cannot read by itself is handed to it, or refused."""
+"""Chapter 4's library: the two sides of a comparison share no reading. A config that ours misreads is seen by the agreement, in
+every family, from a folder, a GGUF file and the fields of a published shape; what transformers cannot read is handed to it, or
+refused."""
 
 import json
 import unittest
@@ -14,17 +15,27 @@ from examples.ch02 import families, gguf_file
 from examples.ch02.config import Config
 from examples.ch02.model import Model, load, random_model, run
 from examples.ch03.tokens import random_ids
-from examples.ch04 import agreement as ex
 from examples.ch04 import gpt2_from_scratch as gpt2
-from examples.ch04.library import library_config, library_model
-from examples.ch14 import llama_from_scratch as llama
+from examples.ch04 import tour
+from examples.ch04.agreement import agreement, measure, measure_points
+from examples.ch04.library import MODULES, library_config, library_model, library_trace
 from examples.ch14 import peers
 from examples.lab.script import BadInput
-from tests.support import FolderCase, G, call, slow, weights, write_folder
-from tests.test_ch02_gguf import write as write_gguf
-from tests.test_ch14_llama import MODEL as LLAMA
-from tests.test_ch14_llama import L
-from tests.test_ch14_llama import model as llama_model
+from tests import gguf_writer
+from tests.support import (
+    IDS,
+    LLAMA,
+    FolderCase,
+    G,
+    call,
+    config,
+    library_gpt2,
+    llama_model,
+    model,
+    slow,
+    weights,
+    write_folder,
+)
 
 BOUND = 1e-5  # of the largest logit
 
@@ -58,12 +69,9 @@ WORST = {  # the field of a family's config that is the worst to misread, and a 
 
 
 class Misread(FolderCase):
-    def compared(self, *argv, main=gpt2.main):
-        """The worst difference of a logit, over the largest, that `compare` prints."""
-        status, out, err = call(main, "compare", *argv, "--json")
-        self.assertEqual((status, err), (0, ""))
-        value = json.loads(out)
-        return ex.worst(r["relative_difference"] for r in value["prompts"] + value["edges"])
+    def compared(self, folder):
+        """The worst difference of a logit, over the largest, that the agreement finds on the model in `folder`."""
+        return measure(load(folder), shapes=((1, 1), (1, 16)))["worst"]
 
     def saved(self, kind):
         folder = self.folder / kind
@@ -72,17 +80,16 @@ class Misread(FolderCase):
 
     def test_an_epsilon(self):
         folder = write_folder(self.folder / "m", values=G | {"layer_norm_epsilon": 0.1})
-        self.assertLessEqual(self.compared("--model", folder), BOUND)
+        self.assertLessEqual(self.compared(folder), BOUND)
         with misread("gpt2", layer_norm_epsilon=1e-5):
-            self.assertGreater(self.compared("--model", folder), 1e-2)
+            self.assertGreater(self.compared(folder), 1e-2)
 
     def test_a_theta(self):
         folder = self.saved("llama")
         rope = load(folder).config.rope
-        for main in (gpt2.main, llama.main):
-            self.assertLessEqual(self.compared("--model", folder, main=main), BOUND)
-            with misread("llama", rope=replace(rope, theta=77.0)):
-                self.assertGreater(self.compared("--model", folder, main=main), 1e-2)
+        self.assertLessEqual(self.compared(folder), BOUND)
+        with misread("llama", rope=replace(rope, theta=77.0)):
+            self.assertGreater(self.compared(folder), 1e-2)
 
     @slow
     def test_every_family(self):
@@ -92,42 +99,41 @@ class Misread(FolderCase):
                 right = load(folder)
                 ids = random_ids(right, 20)
                 library = library_model(right)(ids, use_cache=False).logits.detach()
-                self.assertLessEqual(ex.agreement(run(right, ids), library)["relative_difference"], BOUND)
+                self.assertLessEqual(agreement(run(right, ids), library)["relative_difference"], BOUND)
                 with misread(kind, **WORST[kind](right.config)):
                     wrong = load(folder)
                     self.assertNotEqual(wrong.config, right.config)
                     found = library_model(wrong)(ids, use_cache=False).logits.detach()
                 self.assertTrue(torch.equal(found, library))  # the library has read the file by itself
-                self.assertGreater(ex.agreement(run(wrong, ids), found)["relative_difference"], 10 * BOUND)
+                self.assertGreater(agreement(run(wrong, ids), found)["relative_difference"], 10 * BOUND)
 
-    @slow
-    def test_compare_sees_windows_routing_and_layer_types(self):
+    def test_the_agreement_sees_windows_routing_and_layer_types(self):
         for kind in ("mistral", "mixtral", "gemma3_text", "gemma2"):
             folder = self.saved(kind)
             with misread(kind, **WORST[kind](load(folder).config)):
-                self.assertGreater(self.compared("--model", folder), 1e-4, kind)
+                self.assertGreater(self.compared(folder), 1e-4, kind)
 
     def test_a_gguf_file(self):
         made = llama_model(hidden_size=32, head_dim=None)  # transformers reads no other width of a head from GGUF
-        path = write_gguf(self.folder / "m.gguf", made, {"vocab_size": 11})  # which it takes from here
+        path = gguf_writer.write(self.folder / "m.gguf", made, {"vocab_size": 11})  # which it takes from here
         ids = random_ids(made, 20)
         right = load(path)
         library = library_model(right)(ids, use_cache=False).logits.detach()
-        self.assertLessEqual(ex.agreement(run(right, ids), library)["relative_difference"], BOUND)
+        self.assertLessEqual(agreement(run(right, ids), library)["relative_difference"], BOUND)
         config_of = gguf_file.config_of
         with mock.patch.object(gguf_file, "config_of", lambda *args: replace(config_of(*args), norm_eps=0.1)):
             wrong = load(path)
         self.assertTrue(torch.equal(library_model(wrong)(ids, use_cache=False).logits, library))
-        self.assertGreater(ex.agreement(run(wrong, ids), library)["relative_difference"], 1e-2)
+        self.assertGreater(agreement(run(wrong, ids), library)["relative_difference"], 1e-2)
 
     def test_random_weights_of_a_published_shape(self):
         fields = {k: v for k, v in G.items() if k != "layer_norm_epsilon"}  # as it is published, with a default left out
         ids = torch.tensor([[3, 1, 4, 1, 5]])
         right = random_model(fields)
-        self.assertLessEqual(ex.agreement(run(right, ids), library_model(right)(ids).logits.detach())["relative_difference"], BOUND)
+        self.assertLessEqual(agreement(run(right, ids), library_model(right)(ids).logits.detach())["relative_difference"], BOUND)
         with misread("gpt2", layer_norm_epsilon=0.1):
             wrong = random_model(fields)
-        self.assertGreater(ex.agreement(run(wrong, ids), library_model(wrong)(ids).logits.detach())["relative_difference"], 1e-2)
+        self.assertGreater(agreement(run(wrong, ids), library_model(wrong)(ids).logits.detach())["relative_difference"], 1e-2)
 
 
 class Files(FolderCase):
@@ -143,7 +149,34 @@ class Files(FolderCase):
             ids = random_ids(model, 9)
             wanted = library(ids, use_cache=False).logits.detach()
             self.assertTrue(torch.equal(library_model(model)(ids, use_cache=False).logits, wanted), kind)
-            self.assertLessEqual(ex.agreement(run(model, ids), wanted)["relative_difference"], BOUND, kind)
+            self.assertLessEqual(agreement(run(model, ids), wanted)["relative_difference"], BOUND, kind)
+
+    def test_a_wrappers_prefix_on_a_folder(self):
+        """The library would go on with random weights, and the comparison be with those."""
+        for i, prefix in enumerate(("_orig_mod.transformer.", "model.", "")):
+            found = measure(load(write_folder(self.folder / str(i), prefix=prefix)), shapes=((1, 8),))
+            self.assertTrue(found["held"], prefix)
+
+    def test_fields_that_only_the_library_reads(self):
+        folder = write_folder(self.folder / "whole", values=G | {"layer_norm_epsilon": 1})
+        words = ("transformers cannot make this model by itself", "layer_norm_epsilon", "expected float, got int")
+        self.assertBad(tour.main, ["--model", folder], *words)  # it is strict about what JSON is not
+        for i, field in enumerate(({"attn_pdrop": 2.0}, {"bos_token_id": "x"}, {"id2label": 3})):
+            folder = write_folder(self.folder / str(i), values=G | field)
+            with self.subTest(field):
+                self.assertEqual(call(tour.main, "--model", folder)[0], 0)
+
+    def test_the_library_reads_the_folder_by_itself(self):
+        one = load(write_folder(self.folder / "m"))
+        library = library_model(one)
+        mine, theirs = one.weights["h.0.attn.c_attn.weight"], library.transformer.h[0].attn.c_attn.weight
+        self.assertTrue(torch.equal(mine, theirs))
+        self.assertNotEqual(mine.data_ptr(), theirs.data_ptr())
+
+    def test_dtype(self):
+        self.assertEqual(library_model(model(), torch.bfloat16).dtype, torch.bfloat16)
+        with self.assertRaisesRegex(BadInput, "takes no float64"):
+            library_model(model(reorder_and_upcast_attn=True), torch.float64)
 
     def test_what_cannot_matter_is_left_out(self):
         noise = {"attn_pdrop": "none", "bos_token_id": "<s>", "eos_token_id": [1, "x"], "id2label": 7, "torch_dtype": "float99"}
@@ -159,15 +192,15 @@ class Files(FolderCase):
             library_model(Model(model.config, weights()))
 
     def test_what_the_library_cannot_make(self):
-        path = write_gguf(self.folder / "m.gguf", LLAMA)
+        path = gguf_writer.write(self.folder / "m.gguf", llama_model())
         with self.assertRaisesRegex(BadInput, "transformers cannot make this model by itself"):
             library_model(load(path))
-        self.assertBad(gpt2.main, ["tour", "--model", path], "transformers cannot make this model by itself")
+        self.assertBad(tour.main, ["--model", path], "transformers cannot make this model by itself")
 
     def test_what_fails_only_when_the_library_runs(self):
         folder = write_folder(self.folder / "m")
         with mock.patch.object(transformers.GPT2LMHeadModel, "forward", side_effect=TypeError("cannot\nrun")):
-            self.assertBad(gpt2.main, ["compare", "--model", folder], "transformers cannot make this model by itself")
+            self.assertBad(tour.main, ["--model", folder], "transformers cannot make this model by itself")
 
     def test_fields_say_what_our_config_does_not_know(self):
         """The library's config is made of the fields, none of which we have read."""
@@ -175,10 +208,45 @@ class Files(FolderCase):
         self.assertEqual((found.layer_norm_epsilon, found.n_head), (0.25, 4))
         self.assertFalse(isinstance(found, Config))
         nested = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-        fields = L | {"rope_scaling": nested | {"original_max_position_embeddings": 32}}
+        fields = LLAMA | {"rope_scaling": nested | {"original_max_position_embeddings": 32}}
         before = json.dumps(fields)
         library_config(fields)
         self.assertEqual(json.dumps(fields), before)  # kept on the model as it was read
+
+
+class ItsTrace(FolderCase):
+    def test_the_same_points_in_the_same_order(self):
+        kept = gpt2.Trace()
+        gpt2.forward(IDS, weights(), config(), trace=kept)
+        theirs = library_trace(library_gpt2(config(), weights()), IDS)
+        self.assertEqual(list(theirs), [key for key in kept if key[0] != "scores"])
+        for key, tensor in theirs.items():
+            torch.testing.assert_close(kept[key], tensor, atol=1e-5, rtol=0, msg=lambda m, k=key: f"{k}: {m}")
+
+    def test_families_without_modules_of_ours(self):
+        """The stream, A and the logits, which every family shows."""
+        for kind in ("bloom", "gemma2"):
+            self.assertNotIn(kind, MODULES)
+            peers.library_tiny(kind).save_pretrained(self.folder / kind)
+            found = measure_points(load(self.folder / kind), IDS)
+            self.assertEqual({r["point"] for r in found["by_point"]}, {"embedding", "A", "residual", "final_norm", "logits"})
+            self.assertTrue(found["held"], kind)
+
+    def test_the_library_is_left_as_it_was(self):
+        library = library_model(model())
+        library_trace(library, IDS)
+        after = [len(m._forward_hooks) for m in library.modules()]
+        library_trace(library, IDS)
+        self.assertEqual([len(m._forward_hooks) for m in library.modules()], after)
+        self.assertEqual(library.config._attn_implementation, "eager")
+
+    def test_hooks_go_where_a_pass_fails(self):
+        library = library_model(model())
+        library_trace(library, IDS)  # the library keeps hooks of its own from the first pass on
+        before = [len(m._forward_hooks) for m in library.modules()]
+        with self.assertRaises(IndexError):
+            library_trace(library, torch.tensor([[99]]))
+        self.assertEqual([len(m._forward_hooks) for m in library.modules()], before)
 
 
 if __name__ == "__main__":

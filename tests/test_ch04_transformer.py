@@ -1,22 +1,24 @@
 """Chapter 4's test double: shapes, the causal property, counts; and the oracle's blocks that act on each position alone."""
 
-import json
+import math
 import unittest
 from dataclasses import replace
+from unittest import mock
 
 import torch
 
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04 import tiny_transformer as tiny
 from examples.lab.script import BadInput
-from tests.support import FolderCase, call, config, weights
+from tests.rooms import RoomCase
+from tests.support import config, weights
 
 CONFIG = tiny.TinyConfig()
 WEIGHTS = tiny.make_weights(CONFIG)
 IDS = torch.randint(CONFIG.vocab_size, (2, 8), generator=torch.Generator().manual_seed(1))
 
 
-class Tiny(FolderCase):
+class Tiny(unittest.TestCase):
     def test_shapes_and_bytes(self):
         rows = tiny.shape_report(CONFIG, WEIGHTS, IDS)
         of = {r["point"]: r["shape"] for r in rows}
@@ -76,24 +78,49 @@ class Tiny(FolderCase):
         found = tiny.causal_check(CONFIG, WEIGHTS, IDS, causal=False)
         self.assertEqual((found["earlier"], found["last"]), (change[:, :-1].max().item(), change[:, -1].max().item()))
 
-    def test_the_seed_reaches_the_weights(self):
-        one, two = (json.loads(call(tiny.main, "--json", "--seed", s)[1])["not_causal"] for s in (0, 1))
-        self.assertNotEqual(one, two)
-
     def test_bad_ids(self):
         for ids in (torch.zeros(1, 17, dtype=torch.int64), torch.tensor([[50]]), torch.zeros(3, dtype=torch.int64)):
             with self.assertRaises(BadInput):
                 tiny.forward(ids, WEIGHTS, CONFIG)
 
-    def test_script(self):
-        status, out, err = call(tiny.main)
-        self.assertEqual((status, err), (0, ""))
-        self.assertIn("with the mask, another last id changes the logits before it by 0,", out)
-        status, out, _ = call(tiny.main, "--json", "--layers", "3")
-        value = json.loads(out)
-        self.assertEqual((status, value["config"]["n_layer"], value["causal"]["earlier"]), (0, 3, 0.0))
+    def test_a_mask_off_by_one_is_told(self):
+        with mock.patch.object(tiny, "causal_mask", lambda T, S: torch.full((T, S), -math.inf).triu(2)):
+            self.assertGreater(tiny.causal_check(CONFIG, WEIGHTS, IDS)["earlier"], 0.01)
+            found = tiny.measure()
+        self.assertGreater(found["largest_earlier_change"], 0.01)
+
+    def test_a_wrong_count_is_told(self):
+        right = tiny.parameter_count
+        with mock.patch.object(tiny, "parameter_count", lambda config: right(config) - config.n_embd):
+            self.assertFalse(tiny.measure()["all_equal"])
+
+
+class Script(RoomCase):
+    def test_json_is_what_was_measured(self):
+        found = tiny.measure(replace(CONFIG, n_layer=3), 5, seed=4)
+        value = self.values(tiny.main, "--layers", 3, "--tokens", 5, "--seed", 4)
+        self.assertMeasured(value, tiny=found)
+        self.assertEqual((found["config"]["n_layer"], found["tokens"]), (3, 5))
+        self.assertEqual((found["largest_earlier_change"], found["with_mask"]["earlier"]), (0.0, 0.0))
+        self.assertTrue(found["changes_without_mask"] and found["all_equal"])
+        self.assertEqual([r["layers"] for r in found["depths"]], list(tiny.DEPTHS))
+
+    def test_the_seed_reaches_the_weights(self):
+        one, again, two = (self.values(tiny.main, "--seed", seed)["tiny"] for seed in (0, 0, 1))
+        self.assertEqual(one, again)
+        self.assertNotEqual(one["without_mask"], two["without_mask"])
+
+    def test_pages_say_what_holds(self):
+        self.assertIn("no position hears a later one;\nand the formula counts every parameter", self.page(tiny.main))
+        self.page(tiny.main, "--tokens", 16, "--layers", 1)
+        right = tiny.parameter_count
+        with mock.patch.object(tiny, "parameter_count", lambda config: right(config) + 1):
+            self.assertIn("does NOT count every parameter", self.page(tiny.main))
+
+    def test_bad_input(self):
         self.assertBad(tiny.main, ["--tokens", "17"], "17", "n_positions 16")
         self.assertBad(tiny.main, ["--tokens", "1"], "1 is not 2 or more")
+        self.assertBad(tiny.main, ["--layers", "0"], "0 is not 1 to 64")
 
 
 class OnlyAttentionMixesPositions(unittest.TestCase):

@@ -20,7 +20,7 @@ import torch
 
 from examples.ch02.config import Config, GPT2Config
 from examples.ch02.layout import embedding_name, is_buffer, tensor_shapes
-from examples.ch02.model import Model, load, load_config
+from examples.ch02.model import Model, check_finite, load, load_config
 from examples.lab.script import BadInput, Parser, command, dump_json, table
 
 TEXT = "Good night, good night! parting is such sweet sorrow"
@@ -98,10 +98,16 @@ def default_ids(model: Model, tokens: int, seed: int = 0, text: str = LONG) -> t
 
 
 def prompt_batches(model: Model, texts: tuple[str, ...] = PROMPTS, seed: int = 0) -> list[torch.Tensor]:
-    """ids [1, T] of each text; without a tokenizer, random ids of PROMPT_LENGTHS in place of PROMPTS."""
-    if model.tokenizer is None and texts is PROMPTS:
-        return [random_ids(model, min(t, model.config.n_positions), seed=seed + i) for i, t in enumerate(PROMPT_LENGTHS)]
-    return [encode(text, model) for text in texts]
+    """ids [1, T] of each text; without a tokenizer, random ids of PROMPT_LENGTHS in place of PROMPTS.
+
+    PROMPTS are cut to what the model takes; other texts, which somebody chose, are not.
+    """
+    full = model.config.n_positions
+    if texts is not PROMPTS:
+        return [encode(text, model) for text in texts]
+    if model.tokenizer is None:
+        return [random_ids(model, min(t, full), seed=seed + i) for i, t in enumerate(PROMPT_LENGTHS)]
+    return [encode(text, model)[:, :full] for text in PROMPTS]
 
 
 def ids_for(args, model: Model, tokens: int, text: str = LONG) -> torch.Tensor:
@@ -109,9 +115,10 @@ def ids_for(args, model: Model, tokens: int, text: str = LONG) -> torch.Tensor:
     return default_ids(model, tokens, args.seed, text) if args.prompt is None else encode(args.prompt, model)
 
 
-def shown(ids: torch.Tensor, model: Model) -> str:
-    """ids [1, T] for a person: their text in quotation marks, or the ids themselves where the model has no tokenizer."""
-    return repr(decode(ids[0], model)) if model.tokenizer else f"random ids {ids[0].tolist()}"
+def shown(ids: torch.Tensor, model: Model, width: int = 64) -> str:
+    """ids [1, T] for a person, in `width` characters: their text in quotation marks, or the ids themselves without a tokenizer."""
+    text = repr(decode(ids[0], model)) if model.tokenizer else f"random ids {ids[0].tolist()}"
+    return text if len(text) <= width else text[: width - 4] + " ..."
 
 
 def embedding_share(config: GPT2Config | Config) -> tuple[int, int]:
@@ -135,6 +142,7 @@ def main(argv=None):
     """Print ids, pieces and the rows they select."""
     args = options().parse_args(argv)
     model = load(args.model, dtype=None)
+    check_finite(model, args.model)
     found = _encoded(args.text, model, not args.no_special_tokens)
     ids, added = torch.tensor([found.ids]), [bool(mark) for mark in found.special_tokens_mask]  # [1, T], and of each id if added
     rows = model.token_table[ids[0]].float()  # [T, d]

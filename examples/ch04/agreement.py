@@ -21,7 +21,7 @@ from examples.ch02.model import DTYPES, load_for, run
 from examples.ch03.tokens import PROMPTS, prompt_batches, random_ids
 from examples.ch04.gpt2_from_scratch import Trace
 from examples.ch04.library import library_model, library_trace
-from examples.lab.experiment import Experiment, largest, tolerance, worst
+from examples.lab.experiment import Experiment, largest, relative, tolerance, worst, worst_row
 from examples.lab.script import Parser, answer, command, progress_bar, table
 
 BOUND = 1e-5  # of the largest logit, for float32 programs that compute the same function
@@ -39,7 +39,7 @@ def agreement(ours, theirs):
         "tokens": ours.shape[1],
         "largest_difference": difference,
         "largest_logit": top,
-        "relative_difference": difference / top if top != 0 else difference,
+        "relative_difference": relative(difference, top),
         "same_argmax": int(same.sum()),
         "positions": same.numel(),
     }
@@ -109,24 +109,25 @@ def measure_points(model, ids=None, library=None):
         {
             "point": point,
             "tensors": len(found),
-            **max(found, key=lambda r: r["largest_difference"]),
+            **worst_row(found, "largest_difference"),
             "largest_value": worst(r["largest_value"] for r in found),
         }
         for point, found in points.items()
     ]
-    off = [r["largest_difference"] / r["largest_value"] for found in points.values() for r in found]
+    off = [relative(r["largest_difference"], r["largest_value"]) for found in points.values() for r in found]
     return tolerance(BOUND, worst(off), tensors=len(off), points=len(points), by_point=rows)
 
 
 def report(values):
     """Text of {"agreement": ..., "layers": ...}."""
-    found = values["agreement"]
+    found, layers = values["agreement"], values["layers"]
 
     def cells(first, r):
         same = f"{r['same_argmax']:,} of {r['positions']:,}"
         return [*first, f"{r['largest_difference']:.1e}", f"{r['largest_logit']:.2f}", f"{r['relative_difference']:.1e}", same]
 
-    heads = ["largest difference", "largest logit", "difference / logit", "same argmax"]
+    heads = ["difference", "largest logit", "relative", "same argmax"]
+    within = "within" if found["worst"] <= found["bound"] else "MORE than"
     points = [
         [
             r["point"],
@@ -135,22 +136,28 @@ def report(values):
             "" if r["in_layer"] is None else r["in_layer"],
             f"{r['largest_value']:.3g}",
         ]
-        for r in values["layers"]["by_point"]
+        for r in layers["by_point"]
     ]
     return "\n".join(
         [
-            "Our pass beside transformers' (eager):",
+            "Our pass beside transformers' (eager): how far a logit is off at most, and relative to the largest:",
             "",
-            table(["prompt", "tokens", *heads], [cells([json.dumps(r["prompt"]), r["tokens"]], r) for r in found["prompts"]]),
+            table(["prompt", "tokens", *heads], [cells([_short(r["prompt"]), r["tokens"]], r) for r in found["prompts"]]),
             "",
             table(["random ids: batch x tokens", *heads], [cells([f"{r['batch']} x {r['tokens']:,}"], r) for r in found["edges"]]),
             "",
             table(["point of the pass", "tensors", "largest difference", "in layer (from 0)", "largest value"], points),
             "",
-            f"At most {found['worst']:.1e} of the largest logit apart, and the same most probable token at "
-            f"{found['same_argmax']:,} of {found['positions']:,} positions.",
+            f"Point by point at most {layers['worst']:.1e} of the largest value there apart.",
+            f"The logits are at most {found['worst']:.1e} of the largest apart, {within} {found['bound']}, float32's bound,",
+            f"and the most probable token is the same at {found['same_argmax']:,} of {found['positions']:,} positions.",
         ]
     )
+
+
+def _short(text, width=32):
+    text = json.dumps(text)
+    return text if len(text) <= width else text[: width - 4] + " ..."
 
 
 ONE_MACHINES_ROUNDING = ("largest_difference", "relative_difference")

@@ -29,6 +29,7 @@ from examples.lab.figure import check_target, new_figure, write_figure
 from examples.lab.script import Parser, answer, command, progress_bar, table
 
 TOKENS = 10  # of the text that is changed, where none is given
+MOST = 12  # positions that the table of influence has room for
 
 
 def change_last(model, ids, **options):
@@ -122,12 +123,13 @@ def measure_off(model, ids=None, progress=lambda: None):
     ids = default_ids(model, TOKENS) if ids is None else ids
     on, _ = change_last(model, ids)
     off, moved = change_last(model, ids, causal=False)
+    earlier = off[:-1]
     leaks = influence(sharpened(model), ids, progress, masked_with_minus_1e4)
     return {
         "tokens": ids.shape[1],
         "positions": [{"position": i, "mask_on": a, "mask_off": b} for i, (a, b) in enumerate(zip(on, off, strict=True))],
-        "smallest_earlier_change": min(off[:-1], default=None),
-        "largest_earlier_change": max(off[:-1], default=None),
+        "smallest_earlier_change": -worst(-x for x in earlier) if earlier else None,
+        "largest_earlier_change": worst(earlier) if earlier else None,
         "change_at_last_with_mask": on[-1],
         "change_at_last_without_mask": off[-1],
         "earlier_predictions_rewritten": sum(moved[:-1]),
@@ -168,7 +170,11 @@ def report(values):
     """Text of {"mask": ..., "mask-off": ...}."""
     on, off = values["mask"], values["mask-off"]
     changes = [[r["position"], f"{r['mask_on']:.4f}" if r["mask_on"] else "0", f"{r['mask_off']:.4f}"] for r in off["positions"]]
-    influence = [[i, *(f"{x:.2f}" if x else "0" for x in row)] for i, row in enumerate(off["influence"])]
+    influence = [[i, *(f"{x:.2f}" if x else "0" for x in row[:MOST])] for i, row in enumerate(off["influence"][:MOST])]
+    cut = [] if off["tokens"] <= MOST else ["", f"These are the first {MOST} of {off['tokens']} positions; --json has them all."]
+    above = worst([on["influence_above_diagonal"], on["sharpened_above_diagonal"]])
+    end = "With the mask no position hears a later one: above the diagonal every change is exactly 0, here"
+    end = end if above == 0 else f"This program is NOT causal: a position hears a later one, by as much as {above:.3g}, here"
     return "\n".join(
         [
             "Only the last id changed; the largest change of a logit at each position:",
@@ -178,15 +184,18 @@ def report(values):
             f"Most probable tokens rewritten at the {on['earlier_positions']} earlier positions: "
             f"{on['earlier_predictions_rewritten']} with the mask, {off['earlier_predictions_rewritten']} without.",
             "",
-            "Each id changed in turn (columns); the largest change of a logit at each position (rows), with the mask:",
+            "With the mask, each id in turn is changed (columns); the largest change of a logit (rows):",
             "",
-            table(["", *range(off["tokens"])], influence),
+            table(["", *range(len(influence))], influence),
+            *cut,
             "",
-            f"Largest above the diagonal: {on['influence_above_diagonal']}.",
-            "With the first layer's q, k and v weights times 300, so that scores below -1e4 occur: "
-            f"{on['sharpened_above_diagonal']};",
-            f"and with a mask of -1e4 in place of minus infinity {off['minus_1e4_sharpened_above_diagonal']:.3g}: "
-            "a future leaks where all that a position may see scores below -1e4.",
+            "With the first layer's q, k and v weights times 300, so that low scores occur, and a mask of -1e4",
+            "in place of minus infinity, the largest change above the diagonal is "
+            f"{off['minus_1e4_sharpened_above_diagonal']:.3g}: such a mask leaks",
+            "where all that a position may see scores below -1e4.",
+            "",
+            end,
+            "and with those sharpened weights.",
         ]
     )
 
@@ -198,15 +207,16 @@ def draw(values, path):
     from matplotlib.colors import LogNorm  # after `new_figure`, which imports matplotlib whatever MPLBACKEND says
 
     axes.grid(visible=False)
-    seen = [x for row in matrix for x in row if x > 0]
+    seen = [x for row in matrix for x in row if x > 0] or [1.0]  # of a model that hears nothing, a white square
+    few = len(matrix) <= 16  # else there is no room for numbers
     shown = [[x if x > 0 else float("nan") for x in row] for row in matrix]
     image = axes.imshow(shown, cmap="Greys", norm=LogNorm(min(seen) / 3, max(seen)))
-    for i, row in enumerate(matrix):
+    for i, row in enumerate(matrix if few else ()):
         for j, x in enumerate(row):
             dark = x > (min(seen) * max(seen)) ** 0.5 * 1.7
             axes.text(j, i, f"{x:.1f}" if x else "0", ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
-    axes.set_xticks(range(len(matrix)))
-    axes.set_yticks(range(len(matrix)))
+    axes.set_xticks(range(0, len(matrix), 1 if few else len(matrix) // 8))
+    axes.set_yticks(range(0, len(matrix), 1 if few else len(matrix) // 8))
     axes.set(xlabel="position of the token that changes", ylabel="position of the logits", title="Influence, with the mask")
     figure.colorbar(image, label="largest change of a logit")
     write_figure(figure, path)

@@ -23,6 +23,7 @@ from examples.lab.experiment import Experiment, median_after
 from examples.lab.figure import check_target, new_figure, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, number_list, progress_bar, table, whole_number
 
+LENGTHS = (16, 128, 512, 1024)
 RUNS = 5  # timed passes of each kind, after a discarded one
 COMPONENTS = ("embedding", "norms", "attention", "feed_forward", "output_projection")
 
@@ -108,14 +109,17 @@ def component_times(model, tokens, runs=RUNS, seed=0, timer=time.perf_counter, p
     }
 
 
-def timing_lengths(config, wanted=None):
-    """The lengths to time: `wanted`, checked, or 16, 128, 512 and 1,024 as far as the model reaches, and its full context."""
+def timing_lengths(config, wanted=None, default=LENGTHS):
+    """The lengths to time: `wanted`, checked, or those of `default` as far as the model reaches, and else its full context.
+
+    Raises BadInput for one of `wanted` that is more than n_positions.
+    """
     if wanted is not None:
         over = [t for t in wanted if t > config.n_positions]
         if over:
             raise BadInput(f"{over[0]} tokens are more than n_positions {config.n_positions}; give fewer")
         return wanted
-    return sorted({t for t in (16, 128, 512, 1024, config.n_positions) if t <= min(config.n_positions, 1024)})
+    return sorted({min(t, config.n_positions) for t in default})
 
 
 def denormals(model):

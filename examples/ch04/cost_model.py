@@ -173,8 +173,8 @@ def report(values):
     rows = [[r["component"], f"{r['parameters']:,}", f"{r['share_percent']:.1f}%"] for r in c["components"]]
     rows.append(["total", f"{c['total']:,}", ""])
     names = [name for name in f["contexts"][0] if name not in ("context", "output_share_percent")]
-    per_token = [[n.replace("_", " "), *(f"{r[n]:,}" for r in f["contexts"])] for n in names]
-    per_token.append(["output projection's share", *(f"{r['output_share_percent']:.1f}%" for r in f["contexts"])])
+    per_token = [[n.replace("_", " ").replace("attention sc", "sc"), *(f"{r[n]:,}" for r in f["contexts"])] for n in names]
+    per_token.append(["output's share", *(f"{r['output_share_percent']:.1f}%" for r in f["contexts"])])
     passes = [
         ["GFLOP, full: what this program executes", *(f"{r['full_gflop']:.3f}" for r in f["passes"])],
         ["GFLOP, causal: visible pairs only", *(f"{r['causal_gflop']:.3f}" for r in f["passes"])],
@@ -187,7 +187,8 @@ def report(values):
             "",
             f"The table of tensors that loading is checked against holds {c['tensor_table_total']:,} in {c['tensors']}: the same.",
             f"One layer holds {c['one_layer']:,}, its norms included. With {c['other_depth']} layers in place of {c['layers']} the "
-            f"model has {c['other_depth_total']:,}, {c['other_depth_ratio']:.2f} times as many: the tables do not grow.",
+            "model",
+            f"has {c['other_depth_total']:,}, {c['other_depth_ratio']:.2f} times as many: the embedding tables do not grow.",
             f"Of a layer's matrices the feed-forward network holds {c['feed_forward_share_of_layer_matrices_percent']:.1f}%.",
             "",
             "FLOPs of the matmuls for one output token that attends over so many positions; 2 a multiply-add:",
@@ -198,8 +199,8 @@ def report(values):
             "",
             table(["tokens", *(f"{r['tokens']:,}" for r in f["passes"])], passes),
             "",
-            f"A token's cost hardly depends on the context: from {f['from_context']:,} to {f['contexts'][-1]['context']:,} "
-            f"positions it rises by {f['rise_percent']:.1f}%.",
+            f"From {f['from_context']:,} to {f['contexts'][-1]['context']:,} positions the context grows {f['context_ratio']:.3g} "
+            f"times, and what a token costs rises by {f['rise_percent']:.1f}%.",
         ]
     )
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from examples.ch02.config import GPT2Config
 from examples.ch02.model import load_for, run
-from examples.ch03.tokens import decode, ids_for
+from examples.ch03.tokens import decode, ids_for, shown
 from examples.lab.script import BadInput, Parser, answer, command, table
 
 # -------------------------------------------------------------------------------------------------------- the forward pass
@@ -249,8 +249,8 @@ def next_tokens(model, ids, count=5):
 
 def next_token_table(rows):
     """Text of the rows of `next_tokens`."""
-    shown = [["n/a" if r["piece"] is None else repr(r["piece"]), r["id"], f"{r['probability']:.2%}"] for r in rows]
-    return table(["next token", "id", "probability"], shown)
+    cells = [["n/a" if r["piece"] is None else repr(r["piece"]), r["id"], f"{r['probability']:.2%}"] for r in rows]
+    return table(["next token", "id", "probability"], cells)
 
 
 def options():
@@ -265,7 +265,14 @@ def main(argv=None):
     args = options().parse_args(argv)
     model = load_for(args)
     ids = ids_for(args, model, 10, PROMPT)
-    answer(args, {"next_tokens": next_tokens(model, ids)}, lambda values: next_token_table(values["next_tokens"]))
+
+    def report(values):
+        rows = values["next_tokens"]
+        share = sum(r["probability"] for r in rows)
+        end = f"These {len(rows)} of {model.config.vocab_size:,} tokens hold {share:.1%} of the probability."
+        return f"{args.model}: {shown(ids, model)}, {ids.shape[1]} tokens\n\n{next_token_table(rows)}\n\n{end}"
+
+    answer(args, {"next_tokens": next_tokens(model, ids)}, report)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 
 from examples.ch02 import checkpoint
-from examples.ch02.families import CANNOT_MATTER
 from examples.ch02.model import Model
+from examples.ch02.reader import CANNOT_MATTER
 from examples.ch04.gpt2_from_scratch import POINTS
 from examples.lab.script import BadInput
 

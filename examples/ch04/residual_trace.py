@@ -13,7 +13,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 from examples.ch02.model import load_for, run
 from examples.ch03.tokens import default_ids, encode, ids_for, random_ids, shown
 from examples.ch04.gpt2_from_scratch import Trace
-from examples.lab.experiment import Experiment
+from examples.lab.experiment import Experiment, relative, worst_row
 from examples.lab.figure import check_target, new_figure, write_figure
 from examples.lab.script import Parser, answer, command, table
 
@@ -72,8 +72,7 @@ def measure(model, ids=None):
     """
     ids = default_ids(model, TOKENS) if ids is None else ids
     rows = residual_statistics(model, ids)
-    top = max(rows, key=lambda r: r["largest"])
-    written = max(rows[1:], key=lambda r: r["mlp_norm"])
+    top, written = worst_row(rows, "largest"), worst_row(rows[1:], "mlp_norm")
     ratios = [r["largest_over_median"] for r in rows if r["largest_over_median"] is not None]
     return {
         "tokens": ids.shape[1],
@@ -96,21 +95,21 @@ def _shown(rows, most=12):
     """Rows for a table: all of them, or of many the first three, the last three, every fourth, and those up to the largest step."""
     if len(rows) <= most:
         return rows
-    step = max(range(1, len(rows)), key=lambda i: rows[i]["largest"] / rows[i - 1]["largest"])
+    step = max(range(1, len(rows)), key=lambda i: relative(rows[i]["largest"], rows[i - 1]["largest"]))
     last = len(rows) - 1
     return [r for i, r in enumerate(rows) if i < 3 or i > last - 3 or i % 4 == 0 or step - 2 <= i <= step]
 
 
-def measure_others(model, texts=OTHERS):
+def measure_others(model, texts=OTHERS, seed=0):
     """Where the largest value stands, of the last stream and, as top, of all streams, for each of `texts`.
 
-    A model without a tokenizer takes random ids in place of each text.
+    They are cut to what the model takes. A model without a tokenizer takes random ids in place of each text.
     """
-    rows = []
+    rows, full = [], model.config.n_positions
     for i, text in enumerate(texts):
-        ids = encode(text, model) if model.tokenizer else random_ids(model, min(TOKENS, model.config.n_positions), seed=i)
+        ids = encode(text, model)[:, :full] if model.tokenizer else random_ids(model, min(TOKENS, full), seed=seed + i)
         found = residual_statistics(model, ids)
-        last, top = found[-1], max(found, key=lambda r: r["largest"])
+        last, top = found[-1], worst_row(found, "largest")
         rows.append(
             {
                 "text": text if model.tokenizer else f"random ids {i}",
@@ -154,14 +153,13 @@ def report(values):
         ]
         for r in found["layers"]
     ]
-    heads = ["after layer", "largest", "position", "dimension", "RMS", "RMS but 0", "largest / median", "attn adds", "mlp adds"]
+    heads = ["layer", "largest", "position", "dimension", "RMS", "RMS but 0", "/ median", "+ attn", "+ mlp"]
     top = found["top"]
     parts = [
         table(heads, lines),
         "",
-        "RMS but 0 leaves position 0 out; what a sublayer adds is the L2 norm over all positions.",
-        f"The largest value of all, {top['largest']:.2f}, stands at position {top['position']}, dimension {top['dimension']}, "
-        f"after layer {top['layer']}: {number(top['largest_over_median'], '.1f')} times the median there.",
+        "The stream after each layer. RMS but 0 leaves position 0 out; / median is the largest over the",
+        "median; + attn and + mlp are the L2 norms, over all positions, of what the sublayers have added.",
     ]
     if "residual-others" in values:
         rows = values["residual-others"]["prompts"]
@@ -169,7 +167,13 @@ def report(values):
             [" ".join(r["text"].split())[:40], r["tokens"], f"{r['largest']:.2f}", r["position"], r["dimension"]] for r in rows
         ]
         parts += ["", table(["other texts, the last stream", "tokens", "largest", "position", "dimension"], shown)]
-    return "\n".join(parts)
+    where = f"after layer {top['layer']}" if top["layer"] else "in the embedding"
+    end = [
+        f"The largest value of all, {top['largest']:.2f}, stands {where}, at position {top['position']}, "
+        f"dimension {top['dimension']}:",
+        f"{number(top['largest_over_median'], '.1f')} times the median there.",
+    ]
+    return "\n".join([*parts, "", *end])
 
 
 def draw(values, path):
@@ -220,7 +224,7 @@ def main(argv=None):
     check_target(args.plot)
     model = load_for(args)
     ids = ids_for(args, model, TOKENS)
-    values = {"residual": measure(model, ids)} | ({} if args.prompt else {"residual-others": measure_others(model)})
+    values = {"residual": measure(model, ids)} | ({} if args.prompt else {"residual-others": measure_others(model, seed=args.seed)})
     head = f"{args.model}: {shown(ids, model)}, {ids.shape[1]} tokens\n\n"
     answer(args, values, lambda values: head + report(values), lambda values, path: draw(values["residual"], path))
 

@@ -167,7 +167,11 @@ def report(values):
         before, at = (f"{v[f'{name}_mask'][key]:.3g}" for key in ("earlier", "last"))
         parts.append(f"{name} the mask, another last id changes the logits before it by {before}, at it by {at}")
     counts = [[r["layers"], f"{r['formula']:,}", f"{r['counted']:,}"] for r in v["depths"]]
-    return "\n".join([*parts, "", table(["layers", "parameters by formula", "by counting"], counts)])
+    parts += ["", table(["layers", "parameters by formula", "by counting"], counts), ""]
+    before = v["largest_earlier_change"]
+    mask = "no position hears a later one" if before == 0 else f"a position hears a later one, by as much as {before:.3g}"
+    count = "counts every parameter" if v["all_equal"] else "does NOT count every parameter"
+    return "\n".join([*parts, f"With the mask {mask};", f"and the formula {count}, at each of these depths."])
 
 
 EXPERIMENTS = (

@@ -13,7 +13,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 
 from examples.ch02.model import DTYPES, load_for, run
-from examples.ch03.tokens import encode, ids_for, shown
+from examples.ch03.tokens import ids_for, shown
 from examples.ch04.agreement import BOUND, agreement
 from examples.ch04.causal_mask import change_last
 from examples.ch04.gpt2_from_scratch import PROMPT, next_token_table, next_tokens
@@ -50,8 +50,9 @@ def report(values):
             f"The mask: with another last token the logits before it change by {v['mask_change_earlier']}, "
             f"those at it by {v['mask_change_last']:.2f}.",
             "",
-            "Next: gpt2_from_scratch.py is the program; agreement.py, causal_mask.py, residual_trace.py, component_timing.py,",
-            "cost_model.py and tensor_sizes.py, in the same folder, show one thing about it each.",
+            "Next: gpt2_from_scratch.py, in the same folder, is the program; agreement.py, rounding.py,",
+            "causal_mask.py, residual_trace.py, component_timing.py, last_position.py, cost_model.py and",
+            "tensor_sizes.py show one thing about it each.",
         ]
     )
 
@@ -67,13 +68,14 @@ def main(argv=None):
     """Show chapter 4 in one look."""
     args = options().parse_args(argv)
     model = load_for(args)
-    ids = encode(PROMPT, model) if args.prompt is None and model.tokenizer else ids_for(args, model, 10)
+    ids = ids_for(args, model, 10, PROMPT)
     values = {"tour": measure(model, ids, library_model(model, DTYPES[args.dtype], args.device))}
     c = model.config
     fewer = f" with {c.kv_heads} of keys and values" if c.kv_heads < c.n_head else ""
     head = (
-        f"The model: {args.model}, a {c.model_type} of {c.n_layer} layers, width {c.n_embd}, {c.n_head} heads{fewer}, "
-        f"{model.manifest['parameters']:,} parameters.\nThe prompt: {shown(ids, model)}, {ids.shape[1]} tokens.\n\n"
+        f"The model: {args.model}, a {c.model_type} of {model.manifest['parameters']:,} parameters:\n"
+        f"{c.n_layer} layers, width {c.n_embd}, {c.n_head} heads{fewer}.\n"
+        f"The prompt: {shown(ids, model)}, {ids.shape[1]} tokens.\n\n"
     )
     answer(args, values, lambda values: head + report(values))
 

@@ -73,7 +73,7 @@ def plain(value):
         return [plain(v) for v in value]
     if value is None or isinstance(value, (str, bool, int)):
         return value
-    if hasattr(value, "item"):  # a scalar of numpy or torch
+    if hasattr(value, "item") and value.ndim == 0:  # a scalar of numpy or torch
         return plain(value.item())
     if isinstance(value, float):
         if not math.isfinite(value):
@@ -96,6 +96,16 @@ def worst(values):
     """The largest of some floats, 0.0 of none; NaN when there is one, which Python's own max would hide."""
     values = list(values)
     return float("nan") if any(math.isnan(x) for x in values) else max(values, default=0.0)
+
+
+def worst_row(rows, key):
+    """The first of `rows` whose value at `key` is the largest; one where that is NaN before all others."""
+    return next((r for r in rows if math.isnan(r[key])), None) or max(rows, key=lambda r: r[key])
+
+
+def relative(difference, size):
+    """`difference` as a part of `size`, or as it is where `size` is 0."""
+    return difference / size if size != 0 else difference
 
 
 def median_after(times, discarded=1):

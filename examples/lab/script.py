@@ -35,43 +35,27 @@ class Parser(argparse.ArgumentParser):
 
     description: a script's docstring, whole: its first line and the commands in it are shown in the help. It is None under
     `python -OO`, which takes docstrings away, and the help then has neither.
-    default_command: of a script with commands, the one that is meant where none is named.
     """
 
-    def __init__(self, *args, description=None, default_command=None, **kwargs):
-        self.default_command, self._commands = default_command, None
+    def __init__(self, *args, description=None, **kwargs):
         first, *rest = (description or "").strip().splitlines() or [None]
-        examples = [line.strip() for line in rest if line.lstrip().startswith("python ")]
+        examples = [line.strip() for line in rest if line.lstrip().startswith(("python ", "make "))]
         kwargs.setdefault("epilog", "\n  ".join(["examples:", *examples]) if examples else None)
         kwargs.setdefault("formatter_class", _Help)
         kwargs.setdefault("allow_abbrev", False)
         super().__init__(*args, description=first, **kwargs)
 
     def parse_args(self, args=None, namespace=None):
-        args = list(sys.argv[1:] if args is None else args)
-        named = args and (not args[0].startswith("-") or args[0] in ("-h", "--help"))
-        if self.default_command and not named:
-            args = [self.default_command, *args]
         found, rest = self.parse_known_args(args, namespace)
         if rest:
-            command = f" {args[0]}" if self.default_command else ""
-            hint = "a command comes before its options; " if self.default_command and not rest[0].startswith("-") else ""
-            raise BadInput(f"unknown: {' '.join(rest)}; {hint}`{self.prog}{command} --help` lists what it takes")
+            raise BadInput(f"unknown: {' '.join(rest)}; `{self.prog} --help` lists what it takes")
         return found
 
     def error(self, message):
         raise BadInput(f"{message}; `{self.prog} --help` lists what it takes")
 
-    def add_command(self, name, answer, summary, *shared):
-        """A sub-parser for the command `name` with the `shared` options; `answer(args)` returns (value, text), see `show`."""
-        if self._commands is None:
-            self._commands = self.add_subparsers(metavar="COMMAND", required=True)
-        sub = self._commands.add_parser(name, help=summary, description=summary).add(*shared)
-        sub.set_defaults(command=answer)
-        return sub
-
     def add(self, *names):
-        """Add options that several scripts share: model, dtype, device, prompt, tokens, threads, seed, plot, json."""
+        """Add options that several scripts share: model, dtype, device, prompt, threads, seed, plot, json."""
         for name in names:
             self.add_argument(f"--{name}", **_SHARED[name])
         return self
@@ -195,12 +179,6 @@ def answer(args, values, report, draw=None):
         print(dump_json(finite({"ran_with": ran_with, **values})), end="")
     else:
         print(report(values) + (f"\n\nplot: {path}" if path is not None else ""))
-
-
-def show(args):
-    """Run the command that `args` names, and print its text, or with --json its value, with null for what is no number."""
-    value, text = args.command(args)
-    print(dump_json(finite(value)) if args.json else text + "\n", end="")
 
 
 def parse_json(text):
