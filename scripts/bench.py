@@ -27,7 +27,7 @@ from examples.ch02.model import load, run, save
 from examples.ch03.tokens import random_ids
 from examples.ch04.component_timing import median_after, timing_lengths
 from examples.ch04.library import library_model
-from examples.ch10.cache_parity import decode_rates
+from examples.ch10.decode_rate import decode_rates
 from examples.lab.script import BadInput, Parser, command, dump_json, number_list, table, whole_number
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -127,7 +127,7 @@ DECODE_RUNS = 5  # each is 64 tokens by three programs
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="bench.py", description=__doc__.splitlines()[0]).add("threads", "json")
+    parser = Parser(prog="bench.py", description=__doc__).add("threads", "json")
     parser.add_argument("--model", default="random:gpt2", metavar="SOURCE", help="a model as in chapter 2")
     parser.add_argument(
         "--tokens", type=number_list(1), default=None, metavar="N,N", help="by default 16,128,512,1024, as far as the model reaches"

@@ -20,7 +20,7 @@ from examples.ch04 import agreement, causal_mask, component_timing, cost_model, 
 from examples.lab.experiment import plain
 from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, whole_number
 from scripts.experiments import ROOT
-from scripts.manuscript import look_up
+from scripts.markers import look_up
 
 PUBLISHED = ROOT / "research" / "ch04" / "published.json"
 VERDICTS = ("same", "within stated bounds", "different", "not comparable")
@@ -112,7 +112,7 @@ def compare(entries, found):
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="compare_published.py", description=__doc__.splitlines()[0]).add("threads", "json")
+    parser = Parser(prog="compare_published.py", description=__doc__).add("threads", "json")
     about = "the real GPT-2, by hub id or folder"
     parser.add_argument("--model", default="openai-community/gpt2", metavar="SOURCE", help=about)
     parser.add_argument("--runs", type=whole_number(1), default=5, metavar="N", help="timed passes after the warm-up")

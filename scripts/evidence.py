@@ -5,7 +5,8 @@
     make evidence ONLY=ch04.mask                    # one experiment; several with commas
     make evidence MODEL=openai-community/gpt2       # the experiments that can, on another model, beside the others
     make evidence-list                              # what there is
-    make verify                                     # run, compare with the records, write nothing
+    make verify                                     # run, compare with the records, write nothing; timings are left out
+    make verify LONG=1                              # only what takes too long for the tests
 
 The experiments are those of the chapters' own files. A chapter's file of records is written whole after each of them, so that an
 interrupt loses one. An observation that comes out as before keeps its old record, with its date and commit.
@@ -18,7 +19,6 @@ import platform
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -32,8 +32,11 @@ from tqdm import tqdm
 from examples.ch02.hub import sha256
 from examples.ch02.model import load, smollm2_file
 from examples.lab.script import BadInput, Parser, command, table
-from scripts.experiments import ROOT, experiments
+from scripts.experiments import LONG, ROOT, claims, experiments, lasting
+from scripts.figures import draw
+from scripts.markers import refresh
 from scripts.records import DATED, check_record, key_of, read_results, results_path, write_results
+from scripts.register import write_register
 
 
 def machine():
@@ -196,42 +199,16 @@ def update(chosen, model=None, root=ROOT, write=True):
     return rows
 
 
-def draw(root):
-    """Draw every figure whose record is there, from the record alone, so that an unchanged one gives an unchanged file."""
-    for experiment, path, values in figures(root):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        experiment.figures[path.name](values, path)
-
-
-def figures(root):
-    """(experiment, path, values of its record) of every figure whose record is there."""
-    for e in experiments():
-        if e.figures:
-            record = read_results(results_path(root, e.chapter)).get(e.id)
-            for name in e.figures if record else ():
-                yield e, Path(root) / "research" / e.chapter / "figures" / name, record["values"]
-
-
-def stale_figures(root):
-    """(path, id) of every figure that is not what its record draws."""
-    found = []
-    with tempfile.TemporaryDirectory() as folder:
-        for experiment, path, values in figures(root):
-            again = Path(folder) / path.name
-            experiment.figures[path.name](values, again)
-            if not path.exists() or path.read_bytes() != again.read_bytes():
-                found.append((path, experiment.id))
-    return found
-
-
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="evidence.py", description=__doc__.splitlines()[0])
+    parser = Parser(prog="evidence.py", description=__doc__)
     parser.add_argument("--chapter", default=None, metavar="chNN", help="only this chapter")
     parser.add_argument("--only", default=None, metavar="ID,ID", help="only these experiments")
     parser.add_argument("--model", default=None, metavar="SOURCE", help="another model than each experiment's own")
     parser.add_argument("--list", action="store_true", help="list the experiments and run none")
     parser.add_argument("--check", action="store_true", help="compare with the records and write nothing; leaves timings out")
+    about = f"only exact and tolerance ones of {LONG} seconds or more, which the tests leave out"
+    parser.add_argument("--long", action="store_true", help=about)
     return parser
 
 
@@ -244,19 +221,23 @@ def main(argv=None):
         print(table(["id", "kind", "model", "other models", "about", "claim"], rows))
         return
     chosen = choose(args.chapter, args.only and args.only.split(","), args.model)
+    if args.long:
+        chosen = lasting(True, chosen)
     if args.check:
         chosen = [e for e in chosen if e.kind != "timing"]
+    if not chosen:
+        raise BadInput(f"none of these is left: --check leaves timings out, and --long what takes less than {LONG} s or may change")
     if any((args.model or e.model) == "smollm2" for e in chosen):
         smollm2_file()  # raises where its package is not installed: now, not after minutes of other experiments
     if args.check:
-        rows = update(chosen, args.model, write=False)
+        rows = update(chosen, args.model, ROOT, write=False)
     else:
-        from scripts import manuscript
-
+        claims(ROOT)  # raises for one that is damaged: now, not after minutes of experiments
         with only_one(ROOT):
-            rows = update(chosen, args.model)
+            rows = update(chosen, args.model, ROOT)
             draw(ROOT)
-            manuscript.refresh(ROOT)
+            refresh(ROOT)
+            write_register(ROOT)
     print(table(["id", "kind", "", "seconds"], [[key_of(r), r["kind"], change, f"{s:.1f}"] for r, change, s in rows]))
     broken = [key_of(r) for r, _, _ in rows if r["kind"] == "tolerance" and not r["values"]["held"]]
     if broken:

@@ -6,6 +6,7 @@ that the book says it does not show, in `research/chNN/claims.json`.
 
 import functools
 import importlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from examples.lab.experiment import Experiment
 from examples.lab.script import BadInput, read_json
 
 ROOT = Path(__file__).resolve().parents[1]
+LONG = 20  # seconds; an experiment of as many is measured again by `make verify`, not by the tests
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,6 @@ def experiments() -> tuple[Experiment, ...]:
     for path in sorted((ROOT / "examples").glob("ch[0-9][0-9]/[a-z]*.py")):
         module = importlib.import_module(f"examples.{path.parent.name}.{path.stem}")
         found += getattr(module, "EXPERIMENTS", ())
-    from scripts.registry import EXPERIMENTS  # those of chapters that are not yet divided by subject
-
-    found += EXPERIMENTS
     ids = [e.id for e in found]
     twice = {id for id in ids if ids.count(id) > 1}
     if twice:
@@ -55,11 +54,20 @@ def experiment(id: str) -> Experiment:
     return found
 
 
+def lasting(long: bool, among: Iterable[Experiment] | None = None) -> list[Experiment]:
+    """The experiments whose records have to come out the same on any machine, those of LONG seconds and more or all others."""
+    among = experiments() if among is None else among
+    return [e for e in among if e.kind in ("exact", "tolerance") and (e.seconds >= LONG) is long]
+
+
 def claims(root: Path = ROOT) -> tuple[Claim, ...]:
     """All claims under `root`, by chapter; raises BadInput for a file that does not hold claims."""
     found = []
     for path in sorted(Path(root).glob("research/ch[0-9][0-9]/claims.json")):
-        for row in read_json(path).get("claims", []):
+        rows = read_json(path).get("claims")
+        if not isinstance(rows, list):
+            raise BadInput(f"{path} has no list of claims; it holds a chapter and its claims")
+        for row in rows:
             try:
                 found.append(Claim(**{**row, "evidence": tuple(row["evidence"])}))
             except (TypeError, KeyError):

@@ -375,7 +375,7 @@ def write_model(model, tokenizer, recipe, out, extra):
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="train_embedded_model.py", description=__doc__.splitlines()[0])
+    parser = Parser(prog="train_embedded_model.py", description=__doc__)
     parser.add_argument("--out", type=Path, default=ch02.EMBEDDED, help="where the model goes")
     parser.add_argument("--work", type=Path, default=ROOT / ".cache" / "train", help="where wheel and checkpoints are kept")
     parser.add_argument("--steps", type=whole_number(1, 10**6), default=Recipe.steps, help="training steps")

@@ -127,15 +127,6 @@ def library_gpt2(of, tensors):
 
 
 @functools.cache
-def agreement_at_size():
-    """What `ch04.agreement-at-size` measures, once for all tests that look at it: it takes a quarter of a minute."""
-    from examples.ch02.model import load
-    from scripts.registry import measure_by_id
-
-    return measure_by_id("ch04.agreement-at-size", load("random:gpt2"))
-
-
-@functools.cache
 def loaded(source="embedded"):
     """The model that `source` names, loaded once for all tests, none of which may change it."""
     return load(source)

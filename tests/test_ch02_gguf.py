@@ -122,12 +122,10 @@ class Reading(FolderCase):
             load(self.path)
 
     def test_what_is_not_understood(self):
-        extra = {"rope_freqs.weight": np.ones(4, np.float32)}
         for options, words in (
             (dict(architecture="mamba"), "the architecture is 'mamba'"),
             (dict(fields={"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0}), "scaled by 'yarn'"),
             (dict(fields={"rope.scaling.type": "linear"}), "factor is None"),
-            (dict(extra=extra), "scaled by rope_freqs.weight"),
             (dict(fields={"rope.dimension_count": 4}), "turns 4 of 8 numbers"),
             (dict(drop=["block_count"]), "lacks llama.block_count"),
             (dict(drop=["token_embd.weight"]), "lacks token_embd.weight"),

@@ -64,8 +64,8 @@ class Hub(FolderCase):
 
         from examples.ch02.model import run
 
-        one = llama_model()
-        made = write_folder(self.folder / "llama", one.weights, LLAMA)
+        tiny = llama_model()
+        made = write_folder(self.folder / "llama", tiny.weights, LLAMA)
         self.files |= {name: (made / name).read_bytes() for name in ("config.json", "model.safetensors")}
         program = (
             "import json, sys, torch; from examples.ch02.model import load, run\n"
@@ -78,7 +78,7 @@ class Hub(FolderCase):
             wanted = ["somebody/tiny-llama/config.json", "somebody/tiny-llama/model.safetensors"]
             self.assertEqual(sorted(server.requested), wanted)
         found = json.loads(done.stdout)
-        torch.testing.assert_close(torch.tensor(found.pop("logits")), run(one, IDS), atol=1e-5, rtol=0)
+        torch.testing.assert_close(torch.tensor(found.pop("logits")), run(tiny, IDS), atol=1e-5, rtol=0)
         self.assertEqual(found, {"model_type": "llama", "commit": COMMIT, "parameters": 1560})
 
     def test_shards_and_tokenizer(self):

@@ -192,7 +192,7 @@ class Script(RoomCase):
     def test_help(self):
         status, out, _ = call(main, "--help")
         self.assertEqual(status, 0)
-        self.assertIn("example: python examples/ch04/agreement.py", out)
+        self.assertIn("examples:\n  python examples/ch04/agreement.py\n", out)
 
 
 if __name__ == "__main__":

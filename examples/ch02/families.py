@@ -2,15 +2,16 @@
 
 `read_config` gives a GPT2Config or the general Config. Every field of the file is either read by its family's reader, or on the
 list of those that cannot matter, or refused by name: nothing that changes a result is passed over in silence. Every trap that a
-family sets stands in its reader, beside the field that sets it.
+family sets stands in its reader, beside the field that sets it; `reader.py` checks each field as it is read, and `ropes.py` knows
+the two spellings of a rope.
 """
 
 import importlib
 import math
-import re
 from types import ModuleType
 
-from examples.ch02.config import ACTIVATION_NAMES, BIASED, Config, Experts, GPT2Config, Latent, Rope, general
+from examples.ch02.config import ACTIVATION_NAMES, BIASED, Config, Experts, GPT2Config, Latent, general
+from examples.ch02.reader import Reader
 from examples.lab.script import BadInput
 
 VARIANTS = "examples.ch14.variants"  # the configurable forward pass, which runs the general form of any family
@@ -20,8 +21,6 @@ PROGRAMS = {  # by model_type, the module that holds its forward pass
     **dict.fromkeys(("openai-gpt", "gpt_bigcode", "bloom", "xglm", "mistral", "mixtral", "qwen2"), VARIANTS),
     **dict.fromkeys(("qwen3", "gemma", "gemma2", "gemma3_text", "deepseek_v3"), VARIANTS),
 }
-
-
 FORMULAS = {"gpt2": "examples.ch04.cost_model"} | dict.fromkeys(list(PROGRAMS)[1:], "examples.ch14.costs")
 
 
@@ -37,112 +36,6 @@ def program(model) -> ModuleType:
 def formulas(config: GPT2Config | Config) -> ModuleType:
     """The module of a config's cost formulas: `parameter_count`, `flops_per_token`, `flops_per_pass`; imported like `program`."""
     return importlib.import_module(FORMULAS[config.model_type])
-
-
-# Fields that cannot change a logit, whatever they say.
-CANNOT_MATTER = re.compile(
-    r".*(dropout|pdrop|layerdrop).*|initializer_.*|init_std|gradient_checkpointing|router_(aux|jitter|z)_.*|aux_loss_alpha|seq_aux"
-    r"|.*_token_ids?|.*label.*|summary_.*|task_specific_params|problem_type|finetuning_task|n_special|predict_special_tokens"
-    r"|_.*|architectures|model_type|auto_map|name_or_path|tokenizer_class|transformers.*|torch_dtype|dtype|unsloth_.*|is_llama_config"
-    r"|use_cache|cache_implementation|output_.*|return_.*|torchscript|chunk_size_feed_forward|quantization_config"
-    r"|pretraining_tp|ep_size|n_ctx|num_nextn_predict_layers|offset_alibi|bias_dropout_fusion|skip_bias_add(_qkv)?"
-    r"|masked_softmax_fusion|(scale_)?attention_softmax_in_fp32|inference_runner|validate_runner_input|pre_allocate_kv_cache"
-    r"|(runner_)?max_(sequence|batch)_(length|size)|pad_key_length|attn_implementation|is_decoder"
-    # and what steers generation, which old files have here
-    r"|(max|min)_(length|new_tokens)|do_sample|temperature|top_[kp]|typical_p|num_(beams|beam_groups|return_sequences)|prefix"
-    r"|(diversity|repetition|length|exponential_decay_length)_penalty|.*no_repeat_ngram_size|bad_words_ids|early_stopping"
-    r"|(begin_)?suppress_tokens|remove_invalid_values"
-)
-
-
-class Reader:
-    """The fields of one `config.json`, each checked as it is read; `where` names the file in errors."""
-
-    def __init__(self, values, where):
-        self.values, self.where, self.seen = values, where, set()
-
-    def bad(self, name, wanted):
-        return BadInput(f"{self.where}: {name} is {repr(self.values.get(name))[:40]}, not {wanted}; correct config.json")
-
-    def get(self, *names, default=...):
-        """The value under any of `names`, which may not differ; without a default one must stand there and not be null."""
-        self.seen |= set(names)
-        there = [n for n in names if self.values.get(n) is not None]
-        if not there and default is ...:
-            raise BadInput(f"{self.where} lacks {names[0]}; give the whole config.json")
-        for other in there[1:]:
-            if self.values[other] != self.values[there[0]]:
-                two = f"{there[0]} is {repr(self.values[there[0]])[:40]} and {other} is {repr(self.values[other])[:40]}"
-                raise BadInput(f"{self.where}: {two}, and these are two names of one thing; correct one")
-        return self.values[there[0]] if there else default
-
-    def whole(self, *names, default=..., most=10**9):
-        value = self.get(*names, default=default)
-        if value is not None and (type(value) is not int or not 1 <= value <= most):
-            raise self.bad(next((n for n in names if n in self.values), names[0]), f"a whole number from 1 to {most:,}")
-        return value
-
-    def number(self, *names, default=...):
-        value = self.get(*names, default=default)
-        # JSON has whole numbers that no float holds
-        if value is not None and (type(value) not in (int, float) or not 0 < value < 1e300):
-            raise self.bad(names[0], "a number above 0 and below 1e300")
-        return None if value is None else float(value)
-
-    def layers(self, name, default, most=10**9):
-        """A number of layers, which may be none of them."""
-        value = self.get(name, default=default)
-        if type(value) is not int or not 0 <= value <= most:
-            raise self.bad(name, f"a number of layers up to {most}")
-        return value
-
-    def flag(self, name, default, null=...):
-        """True or false; null: what a null means. Where that is not said, there may not be one."""
-        value = self.get(name, default=default)
-        if name in self.values and self.values[name] is None:
-            value = null
-        if type(value) is not bool:
-            raise self.bad(name, "true or false")
-        return value
-
-    def one_of(self, name, known, default=...):
-        """`known` at the field's value: {their word: ours}."""
-        value = self.get(name, default=default)
-        if not isinstance(value, str) or value not in known:
-            raise BadInput(f"{self.where}: {name} is {repr(value)[:40]}; known here are {', '.join(known)}")
-        return known[value]
-
-    def only(self, **fields):
-        """Refuse a field, unless it has one of the values with which it says what is computed here anyway."""
-        for name, harmless in fields.items():
-            if self.get(name, default=None) not in (None, *harmless):
-                raise self.unknown(name)
-
-    def not_null(self, *names):
-        """Refuse a null where the library would not take its default for it."""
-        for name in names:
-            if name in self.values and self.values[name] is None:
-                raise self.bad(name, "a number")
-
-    def passed_over(self, *names):
-        """Fields that say nothing in the place where they stand, as the library has it too."""
-        self.seen |= set(names)
-
-    def unknown(self, name):
-        kind, value = self.values.get("model_type"), repr(self.values[name])[:40]
-        what = f"{name} {value} may change the computation, and is not known here of a {kind}"
-        return BadInput(f"{self.where}: {what}; take another model, or the field out if it says nothing")
-
-    def finish(self):
-        """Refuse what was neither read nor cannot matter; what is null, false or empty says that something is not there."""
-        for name, value in self.values.items():
-            says_nothing = value is None or value is False or value in ({}, [], "")
-            if name not in self.seen and not says_nothing and not CANNOT_MATTER.fullmatch(name):
-                raise self.unknown(name)
-
-    def rope(self, kinds=(), theta=10000.0, values=None):
-        self.seen |= {"rope_parameters", "rope_scaling", "rope_theta", "original_max_position_embeddings"}
-        return rope_from(self.values if values is None else values, self.where, (*ROPE_KINDS, *kinds), theta)
 
 
 def read_config(values: dict, where) -> GPT2Config | Config:
@@ -485,63 +378,3 @@ READERS = {
     **{"mistral": _mistral, "mixtral": _mixtral, "qwen2": _qwen2, "qwen3": _qwen3},
     **{"gemma": _gemma, "gemma2": _gemma2, "gemma3_text": _gemma3, "deepseek_v3": _deepseek_v3},
 }
-
-
-# ---------------------------------------------------------------------------------------------------------------------- ropes
-
-ROPE_KINDS = ("default", "linear", "llama3")
-
-
-def rope_from(values, where, kinds=ROPE_KINDS, theta=10000.0):
-    """The Rope that a config means: `rope_parameters` (transformers 5), or `rope_theta` with `rope_scaling` (transformers 4).
-
-    Both may stand there when they agree. Nothing that is there is passed over. kinds: those that the family knows; theta: its
-    own where the config names none.
-    """
-    blocks = [values[name] for name in ("rope_parameters", "rope_scaling") if values.get(name) not in (None, {})]
-    if not all(isinstance(block, dict) for block in blocks):
-        raise BadInput(f"{where}: rope_parameters or rope_scaling is no table; correct config.json")
-    top = values.get("rope_theta")
-    known = {"rope_theta": theta if top is None else top}
-    original = values.get("original_max_position_embeddings")
-    if any(original is not None and block.get("original_max_position_embeddings", original) != original for block in blocks):
-        raise BadInput(f"{where}: original_max_position_embeddings stands there twice and differs; correct one of them")
-    known["original_max_position_embeddings"] = values.get("max_position_embeddings") if original is None else original
-    blocks = blocks or [{}]
-    found = [_rope(known | {k: v for k, v in b.items() if k != "rope_theta" or v is not None}, where, kinds) for b in blocks]
-    if any(rope != found[0] for rope in found) or (top is not None and top != found[0].theta):
-        raise BadInput(
-            f"{where}: its spellings of the rope differ (rope_parameters, rope_theta, rope_scaling); correct one of them"
-        )
-    return found[0]
-
-
-_LLAMA3 = {"factor": "factor", "low": "low_freq_factor", "high": "high_freq_factor"}
-_YARN = {"factor": "factor", "fast": "beta_fast", "slow": "beta_slow", "mscale": "mscale", "mscale_all": "mscale_all_dim"}
-_OPTIONAL = {"fast": 32.0, "slow": 1.0, "mscale": 0.0, "mscale_all": 0.0}  # of yarn
-_ORIGINAL = {"original_positions": "original_max_position_embeddings"}
-_ROPE_FIELDS = {"default": {}, "linear": {"factor": "factor"}, "llama3": _LLAMA3 | _ORIGINAL, "yarn": _YARN | _ORIGINAL}
-
-
-def _rope(block, where, kinds):
-    """One Rope of a table in either spelling, `rope_type` or the older `type`."""
-    spelt = [block[name] for name in ("rope_type", "type") if block.get(name) is not None]
-    kind = spelt[0] if spelt else "default"
-    if not isinstance(kind, str) or kind not in kinds:
-        raise BadInput(f"{where}: the rope type {kind!r} is not known here; known are {', '.join(kinds)}")
-    names = {"theta": "rope_theta"} | _ROPE_FIELDS[kind]
-    unknown = sorted(set(block) - {"rope_type", "type", "original_max_position_embeddings"} - set(names.values()))
-    if unknown:
-        raise BadInput(f"{where}: the rope has {unknown[0]!r}, which type {kind!r} does not take; correct config.json")
-    numbers = {ours: block.get(theirs, _OPTIONAL.get(ours)) for ours, theirs in names.items()}
-    for name, value in numbers.items():
-        may_be_0 = name in ("mscale", "mscale_all") and value == 0
-        if type(value) not in (int, float) or not (may_be_0 or 0 < value < 1e300):  # JSON has integers that no float holds
-            raise BadInput(f"{where}: the rope's {names[name]} is {repr(value)[:40]}, not a number above 0; correct config.json")
-        if name == "original_positions" and (type(value) is not int or value < 1):
-            raise BadInput(f"{where}: the rope's {names[name]} is {repr(value)[:40]}, not a whole number; correct config.json")
-    if kind == "llama3" and numbers["low"] >= numbers["high"]:
-        raise BadInput(f"{where}: the rope's low_freq_factor is not below its high_freq_factor; correct config.json")
-    if kind == "yarn" and numbers["theta"] <= 1:
-        raise BadInput(f"{where}: the rope's rope_theta is {numbers['theta']}, and yarn needs more than 1; correct config.json")
-    return Rope(kind=kind, **{name: type(getattr(Rope(), name))(value) for name, value in numbers.items()})

@@ -8,6 +8,7 @@ There is no mode for generation: the loop below calls a forward pass on a text t
 chapter 4's, which computes everything anew each time, or any other that gives the logits of the last position.
 """
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable
@@ -21,7 +22,7 @@ import torch
 from torch import Tensor
 
 from examples.ch02.families import program
-from examples.ch02.model import Model, load
+from examples.ch02.model import Model, load_for
 from examples.ch03.tokens import decode, encode
 from examples.ch04.gpt2_from_scratch import causal_mask, check_ids
 from examples.ch05.sampling import (
@@ -34,7 +35,7 @@ from examples.ch05.sampling import (
     choose,
     only,
 )
-from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, whole_number
+from examples.lab.script import BadInput, Parser, answer, command, progress_bar, read_json, table, whole_number
 
 PROMPT = "HAMLET:\n"
 TOKENS = 200
@@ -99,9 +100,8 @@ def generate(
     forward = whole_text(model) if forward is None else forward
     generators = [torch.Generator().manual_seed(seed + r) for r in range(len(prompts))]
 
-    text = torch.zeros(
-        len(prompts), max(lengths) + tokens, dtype=torch.int64, device=prompts[0].device
-    )  # 0 behind a sequence's end
+    shape, device = (len(prompts), max(lengths) + tokens), prompts[0].device
+    text = torch.zeros(shape, dtype=torch.int64, device=device)  # [B, T + tokens], 0 behind a sequence's end
     for r, prompt in enumerate(prompts):
         text[r, : lengths[r]] = prompt
     emitted, ended = [0] * len(prompts), [None] * len(prompts)
@@ -166,7 +166,7 @@ def _check_room(longest, tokens, window, config):
     elif longest + tokens - 1 > last:
         raise BadInput(
             f"{longest} tokens of prompt and {tokens} new ones need {longest + tokens - 1} positions, and n_positions is {last}; "
-            f"ask for at most {last - longest + 1} tokens, or for a sliding window (--window)"
+            f"ask for at most {last - longest + 1} tokens, or give a window"
         )
 
 
@@ -232,59 +232,28 @@ class Stream:
 # -------------------------------------------------------------------------------------------------------------- the script
 
 
-def options():
-    """The script's argument parser."""
-    parser = Parser(prog="generate.py", description=__doc__.splitlines()[0]).add("model", "threads", "seed", "json")
-    parser.add_argument("--prompt", default=None, help=f"the text to go on from, by default {PROMPT!r}")
-    parser.add_argument("--tokens", type=whole_number(1), default=TOKENS, metavar="N", help="new tokens at most")
-    add_sampling(parser, temperature=0.8, top_k=50)
-    about = "see only the last W tokens, so that the text may outgrow the model"
-    parser.add_argument("--window", type=whole_number(1), default=None, metavar="W", help=about)
-    parser.add_argument("--show-candidates", action="store_true", help="print the best ten of each step, kept or cut")
-    return parser
-
-
-@command
-def main(argv=None):
-    """Write on from a prompt, showing the text as it comes."""
-    args = options().parse_args(argv)
-    torch.set_num_threads(args.threads)
-    model = load(args.model, seed=args.seed)
-    if model.tokenizer is None and args.prompt is None:
-        ids = torch.tensor([[0]])  # random weights have no text: the ids are shown
-    else:
-        ids = encode(PROMPT if args.prompt is None else args.prompt, model)  # [1, T]
-    settings = {name: getattr(args, name) for name in ("temperature", "top_k", "top_p")}
-    show = _Show(model, ids, settings, args.show_candidates, args.json)
-    start = time.perf_counter()
-    try:
-        made = generate(ids, model, args.tokens, **settings, seed=args.seed, window=args.window, on_token=show)
-    except KeyboardInterrupt:
-        show.finish({**vars(args), "interrupted": True}, None, time.perf_counter() - start)
-        raise
-    show.finish({**vars(args), "interrupted": False}, made.ended[0], time.perf_counter() - start)
-
-
 class _Show:
     """Prints tokens as they come, or keeps them for one JSON object."""
 
-    def __init__(self, model, ids, settings, show_candidates, json):
-        self.model, self.settings, self.show_candidates, self.json = model, settings, show_candidates, json
+    def __init__(self, args, model, ids, progress):
+        self.args, self.model, self.progress = args, model, progress
+        self.settings = {name: getattr(args, name) for name in ("temperature", "top_k", "top_p")}
         self.prompt, self.new, self.steps = ids[0].tolist(), [], []
         self.stream = Stream(model, self.prompt) if model.tokenizer else None
         self.started = False
 
     def __call__(self, sequence, id, logits):
         self.new.append(id)
+        self.progress()
         piece = self.stream.push(id) if self.stream else f"{id} "
-        if self.show_candidates:
+        if self.args.show_candidates:
             found = [{"piece": self.piece(c["id"]), **c} for c in candidates(logits, **self.settings)]
             self.steps.append({"id": id, "piece": self.piece(id), "candidates": found})
-            if not self.json:
+            if not self.args.json:
                 rows = [[c["piece"], c["id"], *candidate_cells(c)] for c in found]
                 print(f"step {len(self.new)}: {self.piece(id)}, id {id}\n")
                 print(table(["candidate", "id", *CANDIDATE_HEADINGS], rows) + "\n", flush=True)
-        elif not self.json:
+        elif not self.args.json:
             self.start()
             print(piece, end="", flush=True)
 
@@ -298,25 +267,57 @@ class _Show:
         """One id as a piece of text in quotation marks; the id itself without a tokenizer."""
         return repr(decode([id], self.model)) if self.model.tokenizer else str(id)
 
-    def finish(self, args, ended, seconds):
+    def finish(self, seconds, ended=None, interrupted=False):
         """The end of the text and a line about it, or the JSON object; after an interrupt, of what there is."""
         text = decode(self.prompt + self.new, self.model) if self.stream else None
-        if self.json:
-            keys = ("model", "tokens", "window", "seed", "threads", *self.settings, "interrupted")
-            value = {key: args[key] for key in keys} | {"prompt": self.prompt, "ids": self.new, "text": text, "ended": ended}
-            value |= {"seconds": seconds} | ({"steps": self.steps} if self.show_candidates else {})
-            print(dump_json(value), end="", flush=True)
+        if self.args.json:
+            value = {"prompt": self.prompt, "ids": self.new, "text": text, "ended": ended, "interrupted": interrupted}
+            value |= {"seconds": seconds} | ({"steps": self.steps} if self.args.show_candidates else {})
+            answer(self.args, {"generation": value}, None)
             return
-        if self.show_candidates:
+        if self.args.show_candidates:
             print(text if text is not None else self.prompt + self.new)
         else:
             self.start()
             print(self.stream.rest() if self.stream else "")
         stopped = " up to an end token" if ended is not None else ""
         settings = ", ".join(f"{k.replace('_', '-')} {v}" for k, v in self.settings.items() if v is not None)
-        fed = "whole text" if args["window"] is None else f"last {args['window']} tokens"
-        note = f"[{len(self.new)} new tokens{stopped} in {seconds:.1f} s; {settings}, seed {args['seed']}; each step ran the"
-        print(f"\n{note} {fed} through the model]", flush=True)
+        fed = "whole text" if self.args.window is None else f"last {self.args.window} tokens"
+        print(f"\n[{len(self.new)} new tokens{stopped} in {seconds:.1f} s; {settings}, seed {self.args.seed};")
+        print(f"each step ran the {fed} through the model]", flush=True)
+
+
+def options():
+    """The script's argument parser."""
+    parser = Parser(prog="generate.py", description=__doc__)
+    parser.add_argument("--prompt", default=None, help=f"the text to go on from, by default {PROMPT!r}")
+    parser.add_argument("--tokens", type=whole_number(1), default=TOKENS, metavar="N", help="new tokens at most")
+    add_sampling(parser, temperature=0.8, top_k=50)
+    about = "see only the last W tokens, so that the text may outgrow the model"
+    parser.add_argument("--window", type=whole_number(1), default=None, metavar="W", help=about)
+    parser.add_argument("--show-candidates", action="store_true", help="print the best ten of each step, kept or cut")
+    return parser.add("model", "threads", "seed", "json")
+
+
+@command
+def main(argv=None):
+    """Write on from a prompt, showing the text as it comes."""
+    args = options().parse_args(argv)
+    model = load_for(args)
+    if model.tokenizer is None and args.prompt is None:
+        ids = torch.tensor([[0]])  # random weights have no text: the ids are shown
+    else:
+        ids = encode(PROMPT if args.prompt is None else args.prompt, model)  # [1, T]
+    start = time.perf_counter()
+    with progress_bar("token", args.tokens) if args.json else contextlib.nullcontext() as bar:
+        show = _Show(args, model, ids, bar.update if args.json else lambda: None)
+        settings = dict(show.settings, seed=args.seed, window=args.window, on_token=show)
+        try:
+            made = generate(ids, model, args.tokens, **settings)
+        except KeyboardInterrupt:
+            show.finish(time.perf_counter() - start, interrupted=True)
+            raise
+    show.finish(time.perf_counter() - start, made.ended[0])
 
 
 if __name__ == "__main__":

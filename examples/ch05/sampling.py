@@ -1,6 +1,6 @@
 """Chapter 5: from scores to one token, by temperature, top-k and top-p, and a single random number.
 
-    python examples/ch05/sampling.py                                       # five candidates, worked through
+    python examples/ch05/sampling.py                                       # what is cut of five candidates, and by what
     python examples/ch05/sampling.py --logits 2,1,0 --temperature 0.5 --top-p 0.9
 
 Each step is a function from logits [..., V] to logits [..., V]; a token that it cuts has minus infinity there, so that softmax
@@ -18,10 +18,11 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 from torch import Tensor
 
-from examples.lab.script import BadInput, Parser, command, dump_json, table
+from examples.lab.script import BadInput, Parser, answer, command, table
 
 CANDIDATES = ("mat", "rug", "floor", "sofa", "roof")  # for "the cat sat on the ...", with made-up scores
 LOGITS = (4.0, 2.9, 1.4, 0.5, 0.0)
+CANDIDATE_HEADINGS = ("logit", "probability", "kept or cut", "drawn with")
 
 
 # ------------------------------------------------------------------------------------------------------------- the filters
@@ -188,19 +189,25 @@ def candidates(
     ]
 
 
+def candidate_cells(row):
+    """A row of `candidates` as the cells under CANDIDATE_HEADINGS."""
+    verdict = f"cut by {row['cut']}" if row["cut"] else "kept" if row["final"] > 0 else "probability 0"
+    return [f"{row['logit']:.3f}", f"{row['probability']:.2%}", verdict, f"{row['final']:.2%}"]
+
+
 # -------------------------------------------------------------------------------------------------------------- the script
 
 
-def worked_example(logits, temperatures=(0.1, 0.5, 1.0, 2.0), ps=(0.5, 0.9, 0.95, 1.0)):
-    """What each choice alone does to a few candidates' logits [V]: {by_temperature, by_top_k, by_top_p}, plain values."""
-    at_1 = probabilities(logits).double()
-    ks = range(1, len(logits) + 1)
-    kept = {p: probabilities(logits, top_p=p) > 0 for p in ps}
-    return {
-        "by_temperature": [{"temperature": t, "probabilities": probabilities(logits, t).tolist()} for t in temperatures],
-        "by_top_k": [{"k": k, "cut": at_1[probabilities(logits, top_k=k) == 0].sum().item()} for k in ks],
-        "by_top_p": [{"p": p, "kept": int(kept[p].sum()), "mass": at_1[kept[p]].sum().item()} for p in ps],
-    }
+def report(values):
+    """Text of {"choice": ...}: the rows of `candidates`, each with its name."""
+    rows = values["choice"]["candidates"]
+    left = sum(row["final"] > 0 for row in rows)
+    if left == 1:
+        end = "One token is left, so that a draw among what is left is no draw."
+    else:
+        end = f"One of {left} tokens is drawn, each with its probability over the sum of what is left."
+    shown = [[row["candidate"], *candidate_cells(row)] for row in rows]
+    return "\n".join([table(["candidate", *CANDIDATE_HEADINGS], shown), "", end])
 
 
 def logit_list(text):
@@ -224,42 +231,21 @@ def add_sampling(parser, temperature=1.0, top_k=None, top_p=None):
 
 def options():
     """The script's argument parser."""
-    parser = add_sampling(Parser(prog="sampling.py", description=__doc__.splitlines()[0]).add("json"))
+    parser = Parser(prog="sampling.py", description=__doc__).add("json")
     parser.add_argument("--logits", type=logit_list, default=None, metavar="X,X", help="by default those of five candidates")
-    return parser
+    return add_sampling(parser, top_p=0.9)
 
 
 @command
 def main(argv=None):
-    """Print what temperature, top-k and top-p each do, and what the options do together."""
+    """Print what the options leave of a few candidates."""
     args = options().parse_args(argv)
-    logits = torch.tensor(LOGITS if args.logits is None else args.logits)
+    logits = torch.tensor(LOGITS if args.logits is None else args.logits)  # [V]
     names = CANDIDATES if args.logits is None else [str(i) for i in range(len(logits))]
     rows = candidates(logits, args.temperature, args.top_k, args.top_p, len(logits))
-    rows = [{"candidate": names[row["id"]], **row} for row in rows]
-    value = {"temperature": args.temperature, "top_k": args.top_k, "top_p": args.top_p, "candidates": rows}
-    value |= worked_example(logits)
-    if args.json:
-        print(dump_json(value), end="")
-        return
-    print(f"temperature {args.temperature}, top-k {args.top_k or 'off'}, top-p {args.top_p or 'off'}:\n")
-    print(table(["candidate", *CANDIDATE_HEADINGS], [[row["candidate"], *candidate_cells(row)] for row in rows]))
-    print("\nTemperature alone:\n")
-    shown = [[t["temperature"], *(f"{x:.1%}" for x in t["probabilities"])] for t in value["by_temperature"]]
-    print(table(["temperature", *names], shown))
-    print("\nTop-k alone, at temperature 1:\n")
-    print(table(["k", "mass cut"], [[r["k"], f"{r['cut']:.1%}"] for r in value["by_top_k"]]))
-    print("\nTop-p alone, at temperature 1:\n")
-    print(table(["p", "kept", "their mass"], [[r["p"], r["kept"], f"{r['mass']:.1%}"] for r in value["by_top_p"]]))
-
-
-CANDIDATE_HEADINGS = ("logit", "probability", "kept or cut", "drawn with")
-
-
-def candidate_cells(row):
-    """A row of `candidates` as the cells under CANDIDATE_HEADINGS."""
-    verdict = f"cut by {row['cut']}" if row["cut"] else "kept" if row["final"] > 0 else "probability 0"
-    return [f"{row['logit']:.3f}", f"{row['probability']:.2%}", verdict, f"{row['final']:.2%}"]
+    values = {"choice": {"candidates": [{"candidate": names[row["id"]], **row} for row in rows]}}
+    head = f"temperature {args.temperature}, top-k {args.top_k or 'off'}, top-p {args.top_p or 'off'}:\n\n"
+    answer(args, values, lambda values: head + report(values))
 
 
 if __name__ == "__main__":

@@ -1,289 +1,293 @@
-"""The commands of `kv_cache.py`: their options, and how each prints what `experiments` measures."""
+"""Chapter 10: what a cache saves: positions, FLOPs and, with --time, seconds of the loop with it and without it.
 
-import json
-import math
+    python examples/ch10/cache_cost.py                                                     # counts, for two published shapes
+    python examples/ch10/cache_cost.py --model toy --prompt-tokens 5 --new 1,12 --time
+    python examples/ch10/cache_cost.py --time --plot cost.svg                              # GPT-2's shape: two minutes
+
+Three numbers that are all called the speed-up of a cache, side by side; whether the prompt counts makes a fourth.
+"""
+
+import sys
+import time
 from pathlib import Path
+
+if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 
-from examples.ch02.config import general
-from examples.ch02.families import read_config
-from examples.ch02.model import PUBLISHED, load, load_config
-from examples.ch03.tokens import decode
-from examples.ch05.generate import generate
-from examples.ch10 import cache_parity as ex
-from examples.ch10 import wrong_caches as plots
-from examples.ch10.kv_cache import Cached, cache_bytes, cached_numbers
-from examples.lab.experiment import worst
-from examples.lab.figure import check_target
-from examples.lab.script import BadInput, Parser, number_list, progress_bar, show, table, whole_number
+from examples.ch02.families import formulas, read_config
+from examples.ch02.model import load_config, load_for, random_model
+from examples.ch03.tokens import random_ids
+from examples.ch05.generate import generate, whole_text
+from examples.ch10.kv_cache import Cached
+from examples.lab.experiment import Experiment, median_after
+from examples.lab.figure import check_target, new_figure, write_figure
+from examples.lab.script import BadInput, Parser, answer, command, number_list, progress_bar, table, whole_number
 
-TEXT = 40  # tokens of the text that splits, invariants and failures run on
-PROMPT, CAPACITY = 12, 24  # of them the prompt, and what the ring buffer holds
-MARKS = (1, 2, 5, 12, 25, 50, 100)  # new tokens at which costs are shown
-SHAPES = {"gpt3": ex.GPT3, "toy": read_config(ex.TOY, "toy")}
+# four layers and width 64, as published
+TOY = {"model_type": "gpt2", "vocab_size": 256, "n_positions": 64, "n_embd": 64, "n_layer": 4, "n_head": 4}
+SHAPE, PROMPT, MARKS = "random:gpt2", 20, (1, 2, 5, 12, 25, 50, 100)  # new tokens at which costs are shown
+RUNS = 3  # timed runs of each loop, after a discarded one
 
 
-def run(argv):
-    """Parse `argv`, run the command it names (the tour when it names none), print tables or JSON."""
-    args = options().parse_args(argv)
-    if "threads" in args:
-        torch.set_num_threads(args.threads)
-    show(args)
+def toy(seed=0):
+    """The toy as a `Model` with random weights."""
+    return random_model(TOY, seed, source="toy")
+
+
+def published_shapes():
+    """{name: (config, tokens of the prompt, new tokens)} of the two shapes whose ratios were published."""
+    return {"toy": (read_config(TOY, "toy"), 5, (1, 12)), "gpt2": (load_config("gpt2"), PROMPT, MARKS)}
+
+
+def tokens_processed(prompt, new):
+    """Positions that a loop computes for `new` tokens after a prompt: {naive, cached, without_prefill, ...}.
+
+    naive: the whole text at each step. cached: the prompt once, and then each new token but the last, which is never fed.
+    without_prefill: one for each new token, which is what the published ratios divide by.
+    """
+    naive = new * prompt + new * (new - 1) // 2
+    cached = prompt + new - 1
+    return {
+        "new": new,
+        "naive": naive,
+        "cached": cached,
+        "without_prefill": new,
+        "ratio": naive / cached,
+        "ratio_without_prefill": naive / new,
+    }
+
+
+def flops_of_loop(config, prompt, new):
+    """(naive, cached): FLOPs of the model's matmuls for `new` tokens after a prompt, logits at the last position only.
+
+    Each pass over T positions of which `past` are cached: T columns of matmuls, T (past + T) pairs of query and key, which is the
+    full rectangle that the program executes, and one row of the output projection. Of other families it is what `flops_per_token`
+    counts: within a window only, of a mixture the experts that a token takes, of latent attention the absorbed form. There the
+    programs do more.
+    """
+
+    def step(past, T):
+        parts = formulas(config).flops_per_token(config, past + T)
+        return T * (parts["total"] - parts["output_projection"]) + parts["output_projection"]
+
+    naive = sum(step(0, prompt + j) for j in range(new))
+    return naive, step(0, prompt) + sum(step(prompt + j, 1) for j in range(new - 1))
+
+
+def loop_times(model, prompt, new, marks, runs=3, seed=0, timer=time.perf_counter, progress=lambda: None):
+    """Seconds until the m-th new token, naive and cached, for each m in `marks`: medians of `runs` after a discarded one.
+
+    [{new, naive_s, cached_s, ratio, ratio_without_prefill, ...}]: the latter leaves the prefill out, as counts of positions may: it
+    divides the naive time by m decode steps at their mean time. Beside them the same ratios of positions, and that of FLOPs.
+    """
+    ids = random_ids(model, prompt, seed=seed)
+    times = {"naive": [], "cached": []}
+    for _ in range(runs + 1):
+        for name in times:
+            forward = whole_text(model) if name == "naive" else Cached(model, capacity=min(prompt + new, model.config.n_positions))
+            stamps, start = [], timer()
+            generate(ids, model, new, end=None, forward=forward, on_token=lambda *_, stamps=stamps: stamps.append(timer()))
+            times[name].append([t - start for t in stamps])
+            progress()
+    rows = []
+    for m in marks:
+        naive, cached = (median_after(run[m - 1] for run in times[name]) for name in ("naive", "cached"))
+        after = median_after(run[m - 1] - run[0] for run in times["cached"])
+        counted, (naive_flops, cached_flops) = tokens_processed(prompt, m), flops_of_loop(model.config, prompt, m)
+        rows.append(
+            {
+                "new": m,
+                "naive_s": naive,
+                "cached_s": cached,
+                "ratio": naive / cached,
+                "ratio_without_prefill": naive / (after * m / (m - 1)) if m > 1 else None,
+                "positions_ratio": counted["ratio"],
+                "positions_ratio_without_prefill": counted["ratio_without_prefill"],
+                "flop_ratio": naive_flops / cached_flops,
+            }
+        )
+    return rows
+
+
+# --------------------------------------------------------------------------------------------------------- the measurements
+
+
+def measure(shapes=None):
+    """Positions and FLOPs of both loops: for each NAME of `shapes`, as `published_shapes` has them, NAME_prompt and rows.
+
+    ratio: of positions, with the prefill; flop_ratio: of FLOPs. Raises BadInput where a config has too few positions.
+    """
+    found = {}
+    for name, (config, prompt, news) in (published_shapes() if shapes is None else shapes).items():
+        if prompt + max(news) - 1 > config.n_positions:
+            raise BadInput(
+                f"{prompt} and {max(news)} tokens are more than n_positions {config.n_positions} allows; give fewer of one of them"
+            )
+        found[f"{name}_prompt"], found[name] = prompt, []
+        for new in news:
+            naive, cached = flops_of_loop(config, prompt, new)
+            row = {"flop_ratio": naive / cached, "naive_gflop": naive / 1e9, "cached_gflop": cached / 1e9}
+            found[name].append(tokens_processed(prompt, new) | row)
+    return found
+
+
+def measure_time(model, prompt=PROMPT, marks=MARKS, runs=RUNS, seed=0, progress=lambda: None):
+    """Seconds of both loops up to each of `marks` new tokens, and the speed of each up to the last of them."""
+    rows = loop_times(model, prompt, max(marks), sorted(marks), runs, seed, progress=progress)
+    naive, cached = flops_of_loop(model.config, prompt, max(marks))
+    return {
+        "runs": runs,
+        "prompt": prompt,
+        "times": rows,
+        "naive_gflop_per_s": naive / rows[-1]["naive_s"] / 1e9,
+        "cached_gflop_per_s": cached / rows[-1]["cached_s"] / 1e9,
+    }
+
+
+def measure_time_toy():
+    """The same of the toy, which takes milliseconds."""
+    rows = loop_times(toy(), 5, 12, (1, 2, 6, 12), runs=21)
+    for r in rows:
+        r |= {"naive_ms": 1e3 * r.pop("naive_s"), "cached_ms": 1e3 * r.pop("cached_s")}
+    return {"runs": 21, "prompt": 5, "times": rows}
+
+
+# ---------------------------------------------------------------------------------------------------- the tables, the figure
+
+
+def report(values):
+    """Text of {"cost": ..., "time": ...}; the second may be left out."""
+    parts, heads = [], ["naive", "cached", "ratio", "no prefill", "naive GFLOP", "cached GFLOP", "FLOP ratio"]
+    cost = values["cost"]
+    for name in [key for key in cost if isinstance(cost[key], list)]:
+        rows = [
+            [f"{r[key]:,}" for key in ("new", "naive", "cached")]
+            + [f"{r[key]:.1f}" for key in ("ratio", "ratio_without_prefill")]
+            + [f"{r[key]:,.0f}" if r[key] >= 1000 else f"{r[key]:.3g}" for key in ("naive_gflop", "cached_gflop")]
+            + [f"{r['flop_ratio']:.1f}"]
+            for r in cost[name]
+        ]
+        parts += [f"{name}, a prompt of {cost[f'{name}_prompt']} tokens:", "", table(["new tokens", *heads], rows), ""]
+        last = cost[name][-1]
+    parts += [
+        "Positions that each loop computes, and FLOPs with logits at the last position only; no prefill: as if the prompt",
+        "cost nothing.",
+        f"At {last['new']:,} new tokens: {last['ratio']:.1f} times fewer positions, {last['flop_ratio']:.1f} times fewer FLOPs; "
+        f"{last['ratio_without_prefill']:.1f} without the prefill.",
+    ]
+    if "time" in values:
+        v = values["time"]
+        rows = [
+            [f"{r['new']:,}", f"{r['naive_s']:.3g}", f"{r['cached_s']:.3g}", f"{r['ratio']:.2f}"]
+            + ["" if r["ratio_without_prefill"] is None else f"{r['ratio_without_prefill']:.2f}", f"{r['positions_ratio']:.1f}"]
+            for r in v["times"]
+        ]
+        heads = ["new tokens", "naive, s", "cached, s", "ratio", "no prefill", "ratio of positions"]
+        parts += [
+            "",
+            f"Medians of {v['runs']} runs after a discarded one, a prompt of {v['prompt']} tokens:",
+            "",
+            table(heads, rows),
+            "",
+            f"At {rows[-1][0]} new tokens the loop without the cache takes {rows[-1][3]} times the time for {rows[-1][5]} times "
+            "the positions:",
+            f"it runs at {v['naive_gflop_per_s']:.3g} GFLOP/s, the one with the cache at {v['cached_gflop_per_s']:.3g}.",
+        ]
+    return "\n".join(parts)
+
+
+def draw(values, path):
+    """Ratios naive / cached by new tokens, from what `measure_time` returns: time, FLOPs and positions, the latter both ways."""
+    figure, axes = new_figure()
+    rows = values["times"]
+    for key, style, grey, label in (
+        ("positions_ratio_without_prefill", "s:", "0.6", "positions, without the prefill"),
+        ("positions_ratio", "o--", "0.35", "positions"),
+        ("flop_ratio", "D-.", "0.5", "FLOPs"),
+        ("ratio", "^-", "0.0", "time"),
+    ):
+        axes.plot([r["new"] for r in rows], [r[key] for r in rows], style, color=grey, label=label)
+    axes.set(xlabel="new tokens", ylabel="naive / cached", title="What the cache saves")
+    axes.legend()
+    write_figure(figure, path)
+
+
+EXPERIMENTS = (
+    Experiment(
+        "ch10.cost",
+        "exact",
+        "Positions and FLOPs of a loop with and without a cache, with the prefill counted and without it.",
+        "Counts; logits at the last position only, the full rectangle of query and key.",
+        measure,
+        model="gpt2 (its config; no weights)",
+        loads=False,
+        movable=False,
+    ),
+    Experiment(
+        "ch10.time",
+        "timing",
+        "On GPT-2's shape the cache saves far less time than positions: single positions run at a fraction of the FLOPs a second.",
+        "One thread of one processor, float32, a prompt of 20 tokens, random weights of GPT-2's shape; no traffic was measured.",
+        measure_time,
+        model=SHAPE,
+        digits={"naive_gflop_per_s": 2, "cached_gflop_per_s": 2},
+        seconds=120,
+        figures={"cost.svg": draw},
+    ),
+    Experiment(
+        "ch10.time-toy",
+        "timing",
+        "On the toy of four layers and width 64 the cache saves hardly any time, whatever it saves in positions.",
+        "One thread of one processor, milliseconds in all, so the ratios at few tokens are within the noise.",
+        measure_time_toy,
+        model="toy (random, seed 0)",
+        loads=False,
+        movable=False,
+    ),
+)
 
 
 def options():
-    """The script's argument parser, one sub-parser for each command."""
-    parser = Parser(
-        prog="kv_cache.py",
-        description="The KV cache. Without a command: the tour, whose options `tour --help` lists.",
-        default_command="tour",
-    )
-    add = parser.add_command
-    measured = ("model", "threads", "seed", "json")
-    add("tour", tour, "a first look: one text with and without a cache", *measured)
-    add("splits", splits, "a text fed in chunks, beside the oracle, and layer by layer", *measured)
-    add("invariants", invariants, "what holds exactly of a cache", *measured)
-    sub = add("failures", failures, "five ways to get it wrong in silence, and the guard against each", *measured)
-    sub.add_argument("--plot", type=Path, metavar="FILE", help="draw it: .svg, .png or .pdf")
-    sub = add("cost", cost, "tokens and FLOPs of a loop with and without a cache; with --time also seconds", *measured)
-    sub.add_argument("--prompt-tokens", type=whole_number(1), default=20, metavar="P", help="tokens of the prompt")
-    sub.add_argument("--new", type=number_list(1), default=list(MARKS), metavar="N,N", help="how many new tokens")
-    sub.add_argument("--time", action="store_true", help="run it and take the time")
-    sub.add_argument("--plot", type=Path, metavar="FILE", help="with --time, draw it: .svg, .png or .pdf")
-    sub.set_defaults(model="random:gpt2")  # or toy, the published one of four layers and width 64
-    sub = add("memory", memory, "bytes of a cache", "json")
-    about = f"gpt3, toy, {', '.join(PUBLISHED)}, embedded, a folder or a config.json"
-    sub.add_argument("--config", default="gpt3", metavar="NAME or FILE", help=about)
-    sub.add_argument("--tokens", type=number_list(1), default=None, metavar="N,N", help="by default 1, 512 and the full context")
-    sub.add_argument("--batch", type=whole_number(1, 10**9), default=1, metavar="B", help="sequences at once")
-    sub.add_argument("--bytes", type=int, choices=[1, 2, 4, 8], default=2, help="bytes of one number")
-    return parser
+    """The script's argument parser."""
+    parser = Parser(prog="cache_cost.py", description=__doc__)
+    about = f"toy, or a model as elsewhere; by default the counts are of two published shapes and the times of {SHAPE}"
+    parser.add_argument("--model", default=None, metavar="SOURCE", help=about)
+    about = f"tokens of the prompt; by default {PROMPT}"
+    parser.add_argument("--prompt-tokens", type=whole_number(1), default=None, metavar="P", help=about)
+    about = f"how many new tokens; by default {','.join(map(str, MARKS))}"
+    parser.add_argument("--new", type=number_list(1), default=None, metavar="N,N", help=about)
+    parser.add_argument("--time", action="store_true", help="run both loops and take the time")
+    parser.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help="timed runs after a discarded one")
+    return parser.add("threads", "seed", "plot", "json")
 
 
-def _text(model, args, tokens=TEXT):
-    """ids [1, tokens], or as many as the model takes; at least 4. Raises BadInput where the model's logits are no numbers."""
-    tokens = min(tokens, model.config.n_positions)
-    if tokens < 4:
-        raise BadInput(f"n_positions is {tokens}, too few for this; take a model of at least 4")
-    ids = ex.some_ids(model, tokens, args.seed)
-    if not ex.run(model, ids).isfinite().all():
-        raise BadInput(f"{args.model}: the logits hold NaN or infinity; take another model")
-    return ids
-
-
-def _prompt_and_capacity(ids):
-    """(12, 24) of 40 tokens, and in proportion of fewer."""
-    T = ids.shape[1]
-    return max(2, T * PROMPT // TEXT), max(3, T * CAPACITY // TEXT)
-
-
-def _about(args, **more):
-    return {"model": args.model, "seed": args.seed, "threads": args.threads} | more
-
-
-def _share(x):
-    """A share of the largest logit in per cent; where the logits are no numbers, these words."""
-    return "no numbers" if x is None or math.isnan(x) else f"{x:.1%}"
-
-
-def tour(args):
-    model = load(args.model, seed=args.seed)
-    ids = _text(model, args, PROMPT)
-    new = min(60, model.config.n_positions - ids.shape[1] + 1)
-    cached = Cached(model, capacity=ids.shape[1] + new - 1)  # the last token is never fed
-    ours = generate(ids, model, new, end=None, forward=cached).sequence()
-    naive = generate(ids, model, new, end=None).sequence()
-    counts = ex.tokens_processed(ids.shape[1], new)
-    rows = ex.compare_splits(model, ids)
-    farthest = worst(r["relative_difference"] for r in rows)
-    text = decode(ours, model) if model.tokenizer else str(ours)
-    full, config = model.config.n_positions, general(model.config)
-    size = cache_bytes(config, full)
-    window = min(filter(None, config.windows), default=None)
-    what = "short vectors a layer" if config.latent else "pairs a layer and head"
-    but = f" A layer with a window keeps only the last {window} of these." if window and window < cached.cache.length else ""
-    while_filling = ", while no window is full" if window else ""
-    value = _about(
-        args,
-        prompt=ids[0].tolist(),
-        ids=ours,
-        text=text,
-        same_as_naive=ours == naive,
-        computed=cached.computed,
-        naive=counts["naive"],
-        worst_split=farthest,
-        cache_bytes=size,
-        bytes_per_token=cache_bytes(config, 1),
-    )
-    lines = [
-        f"A prompt of {ids.shape[1]} tokens and {new} new ones, greedy, with the cache: {json.dumps(text)}",
-        "",
-        f"Without the cache: {'the same tokens' if ours == naive else 'OTHER TOKENS'}. Positions computed: {cached.computed:,} "
-        f"with it, {counts['naive']:,} without, {counts['naive'] / cached.computed:.1f} times as many.",
-        f"The cache after {len(ours)} new tokens holds {cached.cache.length} {what}, those of the prompt and of "
-        f"{len(ours) - 1} new ones: the last token was chosen and not yet fed.{but}",
-        f"It takes {cache_bytes(config, 1):,} bytes a token{while_filling}, {size:,} for all {full:,} positions.",
-        f"The prompt fed in five ways, beside the oracle: at most {farthest:.0e} of the largest logit apart.",
-        "",
-        "Next: the same script with splits, invariants, failures, cost or memory; --help says what each takes.",
-    ]
-    return value, "\n".join(lines)
-
-
-def splits(args):
-    model = load(args.model, seed=args.seed)
-    ids = _text(model, args)
-    rows = ex.compare_splits(model, ids)
-    layers = ex.compare_layers(model, ids, ex.splits(ids.shape[1])["uneven chunks"])
-    points = {}
-    for r in layers:
-        points.setdefault(r["point"], []).append(r["largest_difference"] / r["largest_value"])
-    value = _about(args, tokens=ids.shape[1], splits=rows, layers=layers)
-    shown = [[r["split"], r["chunks"], f"{r['relative_difference']:.1e}", f"{r['same_argmax']} of {r['positions']}"] for r in rows]
-    text = [
-        f"{args.model}: {ids.shape[1]} tokens through a cache, beside the whole pass of chapter 4",
-        "",
-        table(["fed", "chunks", "difference / logit", "same argmax"], shown),
-        "",
-        "Uneven chunks, point by point:",
-        "",
-        table(["point of the pass", "tensors", "difference / value"], [[p, len(x), f"{worst(x):.1e}"] for p, x in points.items()]),
-    ]
-    return value, "\n".join(text)
-
-
-def invariants(args):
-    model = load(args.model, seed=args.seed)
-    ids = _text(model, args)
-    found = {name: ex.invariants(model, ids, sizes) for name, sizes in ex.splits(ids.shape[1]).items()}
-    keys = list(next(iter(found.values())))
-    rows = [[key.replace("_", " "), *("yes" if row[key] else "NO" for row in found.values())] for key in keys]
-    return _about(args, tokens=ids.shape[1], invariants=found), table(["exactly", *found], rows)
-
-
-def failures(args):
-    check_target(args.plot)
-    model = load(args.model, seed=args.seed)
-    ids = _text(model, args)
-    prompt, capacity = _prompt_and_capacity(ids)
-    new = min(30, model.config.n_positions - prompt)
-    rows = []
-    for name in ex.FAILURES:
-        row = ex.failure(model, name, ids, prompt, capacity)
-        row |= {"guard": ex.guard(model, name, ids, prompt, capacity), "how": ex.GUARDS[name]}
-        row["text"] = ex.failure_text(model, name, ids[:, :prompt], new, capacity)
-        rows.append(row)
-    right = generate(ids[:, :prompt], model, new, end=None).sequence()
-    right = decode(right, model) if model.tokenizer else str(right)
-    value = _about(args, tokens=ids.shape[1], prompt=prompt, ring_capacity=capacity, right_text=right, failures=rows)
-    numbers = [
-        [
-            r["failure"],
-            "none" if r["first"] is None else r["first"],
-            "" if r["first"] is None else _share(r["at_first"]),
-            _share(r["largest"]),
-            f"{r['moved']} of {r['positions']}",
-            r["raised"] or "nothing",
-        ]
-        for r in rows
-    ]
-    heads = ["failure", "first wrong position", "off there", "off at most", "argmax moved", "raised"]
-    parts = [
-        f"{args.model}: {ids.shape[1]} tokens, a prompt of {prompt} and then one by one; the ring buffer holds {capacity}",
-        "Off: the largest difference from the oracle's logits, of the largest logit.",
-        "",
-        table(heads, numbers),
-        "",
-        f"The right continuation: {json.dumps(right)}",
-        *(f"{r['failure']}: {json.dumps(r['text'])}" for r in rows),
-        "",
-        "What stops each:",
-        *(f"{r['failure']}: {r['how']}: {json.dumps(r['guard'])}" for r in rows),
-    ]
-    if args.plot:
-        plots.plot_failures(rows, prompt, args.plot)
-        parts += ["", f"plot: {args.plot}"]
-    return value, "\n".join(parts)
-
-
-def cost(args):
+@command
+def main(argv=None):
+    """Print what the cache saves."""
+    args = options().parse_args(argv)
     if args.plot and not args.time:
         raise BadInput("--plot draws times; give --time too")
     check_target(args.plot)
-    new, P = sorted(set(args.new)), args.prompt_tokens
-    shape_only = args.model.startswith("random:") and not args.time
-    model = None if shape_only else ex.toy(args.seed) if args.model == "toy" else load(args.model, seed=args.seed)
-    config = load_config(args.model) if shape_only else model.config
-    if P + new[-1] - 1 > config.n_positions:
-        raise BadInput(f"{P} and {new[-1]} tokens are more than n_positions {config.n_positions} allows; give fewer")
-    rows = []
-    for m in new:
-        naive, cached = ex.flops_of_loop(config, P, m)
-        rows.append(
-            ex.tokens_processed(P, m) | {"naive_gflop": naive / 1e9, "cached_gflop": cached / 1e9, "flop_ratio": naive / cached}
-        )
-    shown = [
-        [
-            f"{r['new']:,}",
-            f"{r['naive']:,}",
-            f"{r['cached']:,}",
-            f"{r['ratio']:.1f}",
-            f"{r['ratio_without_prefill']:.1f}",
-            f"{r['naive_gflop']:,.2f}",
-            f"{r['cached_gflop']:,.2f}",
-            f"{r['flop_ratio']:.1f}",
-        ]
-        for r in rows
-    ]
-    heads = ["new tokens", "naive", "cached", "ratio", "without prefill", "naive, GFLOP", "cached, GFLOP", "ratio"]
-    value = _about(args, prompt_tokens=P, counts=rows)
-    parts = [f"{args.model}, a prompt of {P} tokens; positions computed, and FLOPs with logits at the last position:", ""]
-    parts.append(table(heads, shown))
+    named = {args.model, args.prompt_tokens, args.new and tuple(args.new)} != {None}  # something else than what was published
+    args.model = args.model or SHAPE
+    prompt, new = args.prompt_tokens or PROMPT, tuple(sorted(set(args.new or MARKS)))
+    model = None
+    if args.model == "toy":
+        torch.set_num_threads(args.threads)
+        model = toy(args.seed)
+    elif args.time or not args.model.startswith("random:"):
+        model = load_for(args)
+    config = load_config(args.model) if model is None else model.config
+    values = {"cost": measure({"model": (config, prompt, new)} if named else None)}
     if args.time:
-        with progress_bar("loop", 8) as bar:
-            times = ex.loop_times(model, P, new[-1], new, seed=args.seed, progress=bar.update)
-        value["times"] = times
-        shown = [
-            [
-                f"{t['new']:,}",
-                f"{t['naive_s']:.3f}",
-                f"{t['cached_s']:.3f}",
-                f"{t['ratio']:.1f}",
-                "" if t["ratio_without_prefill"] is None else f"{t['ratio_without_prefill']:.1f}",
-            ]
-            for t in times
-        ]
-        parts += ["", f"{args.threads} thread(s), medians of 3 runs after a discarded one:", ""]
-        parts.append(table(["new tokens", "naive, s", "cached, s", "ratio", "without prefill"], shown))
-        if args.plot:
-            plots.plot_cost(times, args.plot)
-            parts += ["", f"plot: {args.plot}"]
-    return value, "\n".join(parts)
+        with progress_bar("loop", 2 * (args.runs + 1)) as bar:
+            values["time"] = measure_time(model, prompt, new, args.runs, args.seed, bar.update)
+    threads = "1 thread" if args.threads == 1 else f"{args.threads} threads"
+    head = f"{args.model}: {threads}, torch {torch.__version__}\n\n" if args.time else f"{args.model}\n\n" if named else ""
+    answer(args, values, lambda values: head + report(values), lambda values, path: draw(values["time"], path))
 
 
-def memory(args):
-    config = SHAPES[args.config] if args.config in SHAPES else load_config(args.config)
-    full = config.n_positions
-    over = [t for t in args.tokens or [] if t > full]
-    if over:
-        raise BadInput(f"{over[0]} tokens are more than n_positions {full}; give fewer")
-    rows = []
-    for tokens in args.tokens or sorted({min(t, full) for t in (1, 512, full)}):
-        row = ex.memory(config, tokens, args.bytes)
-        rows.append(row | {"batch": args.batch, "all_bytes": row["cache_bytes"] * args.batch})
-    value = {"config": args.config, "bytes": args.bytes, "rows": rows}
-    shown = [
-        [f"{r['tokens']:,}", f"{r['all_bytes']:,}", f"{r['all_bytes'] / 2**30:,.3f}", f"{r['sequences_to_outweigh']:,}"]
-        for r in rows
-    ]
-    latent, windows = general(config).latent, general(config).windows
-    of_a_layer = f"{cached_numbers(config)} numbers" if latent else f"2 x {config.kv_heads} heads x {config.head_width}"
-    tokens = f"tokens (in a layer with a window {min(filter(None, windows)):,} at most)" if any(windows) else "tokens"
-    text = [
-        f"{args.config}: {of_a_layer} x {config.n_layer} layers x {tokens} x {args.batch} sequence(s) x {args.bytes} bytes; "
-        f"the weights take {rows[0]['weight_bytes']:,} bytes ({rows[0]['weight_bytes'] / 2**30:,.1f} GiB)",
-        "",
-        table(["tokens", "cache, bytes", "GiB", "sequences that outweigh the weights"], shown),
-    ]
-    return value, "\n".join(text)
+if __name__ == "__main__":
+    sys.exit(main())

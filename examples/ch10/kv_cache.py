@@ -1,7 +1,7 @@
 """Chapter 10: the KV cache. Old keys and values do not change, so keep them and compute only what is new.
 
-    python examples/ch10/kv_cache.py                     # the tour; --model takes any family
-    python examples/ch10/kv_cache.py splits              # also: invariants, failures, cost, memory; each takes --help
+    python examples/ch10/kv_cache.py
+    python examples/ch10/kv_cache.py --model smollm2 --prompt "The capital of France is" --tokens 20   # a model of any family
 
 Shapes as in chapter 4, and S for the positions attended over: those in the cache and the T new ones. The pass is that of the
 model's own program; what is new is where the positions start, how the mask is aligned, and where keys and values are kept.
@@ -18,9 +18,11 @@ from torch import Tensor
 
 from examples.ch02.config import Config, GPT2Config, general
 from examples.ch02.families import program
-from examples.ch02.model import Model
+from examples.ch02.model import Model, load_for
+from examples.ch03.tokens import decode, ids_for, shown
 from examples.ch04.gpt2_from_scratch import causal_mask, check_ids
-from examples.lab.script import BadInput, command
+from examples.ch05.generate import generate
+from examples.lab.script import BadInput, Parser, answer, command, progress_bar, whole_number
 
 
 class KVCache:
@@ -235,7 +237,7 @@ class Cached:
     It is called with the whole text so far, ids [B, t], and returns the logits [B, 1, V] of the last position. The text is
     compared with what the cache was fed: where they part, the cache is cut back to what they share and goes on from there. So
     a prefix is reused when it is one, and a cache of another text is not. Where a window has pushed out what would be needed, it
-    begins anew.
+    begins anew. given: positions of the texts that it was called with so far; computed: how many of them it computed.
     """
 
     def __init__(self, model: Model, batch: int = 1, capacity: int | None = None, cache: KVCache | None = None):
@@ -244,7 +246,7 @@ class Cached:
             raise BadInput("the cache is of another model; make one for this model")
         self.model = model
         self.cache = KVCache(model, batch, capacity) if cache is None else cache
-        self.computed = 0  # positions so far
+        self.given = self.computed = 0
 
     def __call__(self, ids: Tensor) -> Tensor:
         check_ids(ids, self.model.config)  # before anything is forgotten
@@ -253,23 +255,88 @@ class Cached:
         held = held if self.cache.can_truncate(held) else 0
         self.cache.truncate(held)
         x = stream_cached(ids[:, held:], self.model, self.cache)  # [B, T, d]
+        self.given += ids.shape[1]
         self.computed += ids.shape[1] - held
         return program(self.model).unembed(x[:, -1:], self.model.weights, self.model.config)
 
 
+# -------------------------------------------------------------------------------------------------------------- the script
+
+PROMPT_TOKENS, NEW = 12, 60  # of the text where no prompt is given, and new ones
+
+
+def measure(model, ids, tokens=NEW, progress=lambda: None):
+    """What the loop writes behind `ids` [1, T], greedily and with a cache, and what that cost: plain values.
+
+    tokens: fewer where the model has no room for them. without_cache: the positions of all texts that the loop asked for, which it
+    computes when nothing is kept. pairs: what the cache holds at the end, all but the last token, which is chosen and never fed.
+    """
+    config, prompt = general(model.config), ids.shape[1]
+    forward = Cached(model, capacity=max(1, min(prompt + tokens - 1, config.n_positions)))
+    room = min(tokens, config.n_positions - prompt + 1)
+    made = generate(ids, model, max(1, room), end=None, forward=forward, on_token=lambda *_: progress()).sequence()
+    return {
+        "prompt_tokens": prompt,
+        "new_tokens": len(made),
+        "ids": made,
+        "text": decode(made, model) if model.tokenizer else None,
+        "computed": forward.computed,
+        "without_cache": forward.given,
+        "ratio": forward.given / forward.computed,
+        "pairs": forward.cache.length,
+        "latent": config.latent is not None,
+        "shortest_window": min(filter(None, config.windows), default=None),
+        "bytes_per_token": cache_bytes(config, 1, bytes_per_number=model.dtype.itemsize),
+        "full_context": config.n_positions,
+        "full_context_bytes": cache_bytes(config, config.n_positions, bytes_per_number=model.dtype.itemsize),
+    }
+
+
+def report(values):
+    """Text of {"kv-cache": ...}."""
+    v = values["kv-cache"]
+    window, what = v["shortest_window"], "short vectors a layer" if v["latent"] else "pairs a layer and head"
+    but = f" A layer with a window keeps only the last {window} of these." if window and window < v["pairs"] else ""
+    return "\n".join(
+        [
+            f"{v['new_tokens']} new tokens, greedy:",
+            "",
+            str(v["ids"]) if v["text"] is None else v["text"].strip("\n"),
+            "",
+            f"The cache holds {v['pairs']:,} {what}, those of the prompt's {v['prompt_tokens']} tokens and of "
+            f"{v['new_tokens'] - 1} new ones:",
+            f"the last token was chosen and not yet fed.{but}",
+            f"It takes {v['bytes_per_token']:,} bytes a token{', while no window is full' if window else ''}, "
+            f"{v['full_context_bytes']:,} for all {v['full_context']:,} positions.",
+            "",
+            f"Positions computed: {v['computed']:,} with the cache; without it {v['without_cache']:,}, {v['ratio']:.1f} times "
+            "as many.",
+            "",
+            "Next, in the same folder: cache_parity.py and cache_invariants.py show that it is the same computation,",
+            "wrong_caches.py five ways to get it wrong, and cache_cost.py, cache_memory.py and decode_rate.py what it",
+            "saves and what it takes.",
+        ]
+    )
+
+
 def options():
     """The script's argument parser."""
-    from examples.ch10 import cache_cost as commands
-
-    return commands.options()
+    parser = Parser(prog="kv_cache.py", description=__doc__)
+    about = "new tokens, as far as the model reaches"
+    parser.add_argument("--tokens", type=whole_number(1), default=NEW, metavar="N", help=about)
+    return parser.add("model", "dtype", "prompt", "threads", "seed", "json")
 
 
 @command
 def main(argv=None):
-    """Run one of the chapter's commands; the tour when none is named."""
-    from examples.ch10 import cache_cost as commands
-
-    commands.run(argv)
+    """Write a text with the cache, and print what it spared."""
+    args = options().parse_args(argv)
+    model = load_for(args)
+    ids = ids_for(args, model, PROMPT_TOKENS)
+    with progress_bar("token", args.tokens) as bar:
+        found = measure(model, ids, args.tokens, bar.update)
+    head = f"{args.model}: {shown(ids, model)}, {ids.shape[1]} tokens\n\n"
+    answer(args, {"kv-cache": found}, lambda values: head + report(values))
 
 
 if __name__ == "__main__":

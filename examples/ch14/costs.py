@@ -1,4 +1,8 @@
-"""Parameters, FLOPs and cache of any of the fourteen families, in closed form, from the choices alone.
+"""Chapter 14: what any of the fourteen families stores, multiplies and caches, from its config alone, in closed form.
+
+    python examples/ch14/costs.py
+    python examples/ch14/costs.py --config deepseek-v3 --context 2000
+    python examples/ch14/costs.py --all              # every published configuration, beside transformers' own model
 
 Conventions, chapter 4's: a multiply-add is 2 FLOPs; matmuls only, the output projection with them, look-ups and norms without; a
 context is what one new token attends over, itself included, and nothing is halved for the mask. A window caps a layer's context.
@@ -8,11 +12,27 @@ here keeps them, and "absorbed", in which only the short vector is kept, and the
 on the result.
 """
 
+import math
+import sys
+from pathlib import Path
+
+if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import torch
+
 from examples.ch02.config import NORMS, Config
+from examples.ch02.layout import is_buffer, weight_shapes
 from examples.ch10 import kv_cache
-from examples.lab.script import BadInput
+from examples.ch10.kv_cache import cache_bytes
+from examples.ch14.configs import SOURCE, config_named, published
+from examples.lab.experiment import Experiment
+from examples.lab.script import BadInput, Parser, answer, command, progress_bar, table, whole_number
 
 FORMS = ("absorbed", "expanded")
+MOST = 10**9  # of sequences and positions that a script counts
+
+# ---------------------------------------------------------------------------------------------------------- the formulas
 
 
 def attention_matrices(config: Config) -> int:
@@ -127,3 +147,161 @@ def cached_numbers(config: Config, form: str = "absorbed") -> int:
 def kv_bytes_per_token(config: Config, bytes_per_number: int = 2, form: str = "absorbed") -> int:
     """Bytes that one more token adds to the cache, while no layer's window is full: 2 L g dh bytes, or MLA's."""
     return config.n_layer * cached_numbers(config, form) * bytes_per_number
+
+
+# -------------------------------------------------------------------------------------------------------- the measurements
+
+
+def measure(name="llama-3-8b", context=None, batch=1, bytes_per_number=2):
+    """What one config stores, multiplies and caches: of each component its parameters and, of a mixture, the active ones.
+
+    flops_per_token: of one token that attends over `context` positions; cache_bytes: of `batch` sequences of as many. context: by
+    default 2,000, or as many as the config has. Latent attention is absorbed; its other form stands beside, None of any other.
+    Raises BadInput for what is no config, and for more positions than it has.
+    """
+    config = config_named(name)
+    context = min(2000, config.n_positions) if context is None else context
+    parameters, active = parameter_count(config), parameter_count(config, active=True)
+    expanded = {"flops_per_token_expanded": None, "kv_bytes_per_token_expanded": None}
+    if config.latent:
+        expanded["flops_per_token_expanded"] = flops_per_token(config, context, "expanded")["total"]
+        expanded["kv_bytes_per_token_expanded"] = kv_bytes_per_token(config, bytes_per_number, "expanded")
+    return {
+        "config": name,
+        "model_type": config.model_type,
+        "parameters": parameters,
+        "active": active,
+        "tensor_table_total": tensor_table_total(config),
+        "context": context,
+        "batch": batch,
+        "bytes_per_number": bytes_per_number,
+        "flops_per_token": flops_per_token(config, context),
+        "kv_bytes_per_token": kv_bytes_per_token(config, bytes_per_number),
+        "cache_bytes": cache_bytes(config, context, batch, bytes_per_number),
+        **expanded,
+    }
+
+
+def tensor_table_total(config: Config, buffers: bool = False) -> int:
+    """Numbers in the table of tensors that loading is checked against: the parameters, or the buffers that stand beside them."""
+    return sum(math.prod(shape) for name, shape in weight_shapes(config).items() if is_buffer(name) == buffers)
+
+
+def library_parameters(fields: dict) -> int:
+    """Parameters of the model that transformers makes of a config.json's fields, on the meta device, where it takes no memory."""
+    from transformers import AutoConfig, AutoModelForCausalLM, logging
+
+    logging.set_verbosity_error()
+    with torch.device("meta"):
+        library = AutoModelForCausalLM.from_config(AutoConfig.for_model(**fields))
+    return sum(w.numel() for w in library.parameters())
+
+
+def measure_counts(progress=lambda: None):
+    """The parameters of every published configuration, and whether three derivations of the number agree: the closed formula, the
+    table of tensors, and transformers' own model."""
+    rows = []
+    for name, model in published().items():
+        config = config_named(name)
+        total = parameter_count(config)["total"]
+        same = total == tensor_table_total(config) == library_parameters(model["config"])
+        active = parameter_count(config, active=True)["total"]
+        rows.append({"model": name, "family": config.model_type, "parameters": total, "active": active, "same": same})
+        progress()
+    return {
+        "models": rows,
+        "count": len(rows),
+        "families": len({r["family"] for r in rows}),
+        "all_the_same": all(r["same"] for r in rows),
+        "deepseek_routing_biases": tensor_table_total(config_named("deepseek-v3"), buffers=True),
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------- the tables
+
+
+def report(values):
+    """Text of {"cost": ...}, or of {"counts": ...}."""
+    return _report_counts(values["counts"]) if "counts" in values else _report_cost(values["cost"])
+
+
+def _report_cost(v):
+    parts, active, flops = v["parameters"], v["active"], v["flops_per_token"]
+    if v["tensor_table_total"] != parts["total"]:  # two derivations, one number
+        raise AssertionError(f"the formula counts {parts['total']:,} and the tensor table {v['tensor_table_total']:,}")
+    rows = [[name.replace("_", " "), f"{n:,}", f"{active[name]:,}"] for name, n in parts.items()]
+    work = [[name.replace("_", " "), f"{n:,}"] for name, n in flops.items()]
+    text = [
+        f"{v['config']}, model_type {v['model_type']}; {v['bytes_per_number']} bytes a number",
+        "",
+        table(["component", "parameters", "of these active"], rows),
+        "",
+        f"The table of tensors that loading is checked against holds {v['tensor_table_total']:,} too.",
+        "",
+        table([f"FLOPs of one token at context {v['context']:,}", "FLOPs"], work),
+        "",
+    ]
+    if v["flops_per_token_expanded"] is not None:
+        text.append(
+            f"Latent attention absorbed; expanded it is {v['flops_per_token_expanded']:,} FLOPs and "
+            f"{v['kv_bytes_per_token_expanded']:,} bytes a token."
+        )
+    end = f"A token adds {v['kv_bytes_per_token']:,} bytes to the cache while no window is full;"
+    return "\n".join([*text, end, f"{v['batch']:,} x {v['context']:,} positions take {v['cache_bytes']:,}."])
+
+
+def _report_counts(v):
+    rows = [[r["model"], r["family"], *(f"{r[k]:,}" for k in ("parameters", "active")), r["same"]] for r in v["models"]]
+    agree = sum(r["same"] for r in v["models"])
+    return "\n".join(
+        [
+            table(["model", "family", "parameters", "active for a token", "all three the same"], rows),
+            "",
+            f"In {agree} of {v['count']} configurations of {v['families']} families the formula, the table of tensors and",
+            "transformers' own model have the same number.",
+        ]
+    )
+
+
+EXPERIMENTS = (
+    Experiment(
+        "ch14.counts",
+        "exact",
+        "The closed formula, the table of tensors and transformers' own model have the same parameters, in all configurations.",
+        "Counts; a configuration is what its config.json says.",
+        measure_counts,
+        model="the configurations kept in configs.json",
+        loads=False,
+        movable=False,
+        seconds=15,
+    ),
+)
+
+
+def options():
+    """The script's argument parser."""
+    parser = Parser(prog="costs.py", description=__doc__)
+    parser.add_argument("--config", default="llama-3-8b", metavar="NAME or FILE", help=SOURCE)
+    about = "positions of each sequence; by default 2,000, or as many as the config has"
+    parser.add_argument("--context", type=whole_number(1, MOST), default=None, metavar="N", help=about)
+    parser.add_argument("--batch", type=whole_number(1, MOST), default=1, metavar="B", help="sequences at once")
+    parser.add_argument("--bytes", type=whole_number(1, 8), default=2, metavar="N", help="bytes a number")
+    about = "every published configuration beside transformers' own model instead; about fifteen seconds"
+    parser.add_argument("--all", action="store_true", help=about)
+    return parser.add("json")
+
+
+@command
+def main(argv=None):
+    """Print what a config costs, or the parameters of all."""
+    args = options().parse_args(argv)
+    if args.all:
+        with progress_bar("model", len(published())) as bar:
+            values = {"counts": measure_counts(bar.update)}
+    else:
+        values = {"cost": measure(args.config, args.context, args.batch, args.bytes)}
+    answer(args, values, report)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

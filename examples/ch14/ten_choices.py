@@ -1,8 +1,56 @@
-"""The choices in which families of transformers differ, in words: the options of a config, and what it computes line by line."""
+"""Chapter 14: the ten choices that make a family of transformers: which option a config takes, and what it computes in words.
 
-from examples.ch02.config import Config
+    python examples/ch14/ten_choices.py                          # who takes which option
+    python examples/ch14/ten_choices.py --config mixtral-8x7b    # one config, line by line in the order of the pass
+
+`choice_effects.py` says what each option costs, and `family_agreement.py` that the pass of each family is the library's.
+"""
+
+import sys
+import textwrap
+from pathlib import Path
+
+if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from examples.ch02.config import Config, Experts, Latent
+from examples.ch14.configs import SOURCE, config_named, published
+from examples.lab.script import Parser, answer, command, table
 
 _ACTIVATIONS = {"gelu_new": "GELU, tanh form", "gelu": "GELU, exact", "silu": "SiLU"}
+BASE = "llama-3-8b"
+OPTIONS = (  # (choice, option, the fields of Config that make it from the base)
+    ("normalisation", "layer norm", {"norm": "layer"}),
+    ("normalisation", "RMS norm", {}),
+    ("its place", "pre", {}),
+    ("its place", "post", {"norm_place": "post", "final_norm": False}),
+    ("its place", "both", {"norm_place": "both"}),
+    ("positions", "learned", {"positions": "learned"}),
+    ("positions", "sinusoidal", {"positions": "sinusoidal"}),
+    ("positions", "RoPE", {}),
+    ("positions", "ALiBi", {"positions": "alibi"}),
+    ("attention", "MHA", {"kv_heads": 32}),
+    ("attention", "GQA", {}),
+    ("attention", "MQA", {"kv_heads": 1}),
+    ("attention", "MLA", {"latent": Latent(None, 512, 128, 64, 128)}),
+    ("activation", "GELU, tanh form", {"activation": "gelu_new", "gated": False}),
+    ("activation", "GELU, exact", {"activation": "gelu", "gated": False}),
+    ("activation", "SiLU", {"gated": False}),
+    ("activation", "gated SiLU", {}),
+    ("activation", "gated GELU, tanh form", {"activation": "gelu_new"}),
+    ("feed-forward", "dense", {}),
+    ("feed-forward", "mixture of experts", {"experts": Experts(8, 2, 14336)}),
+    ("head", "tied", {"tie_word_embeddings": True}),
+    ("head", "untied", {}),
+    ("biases", "present", {"biases": ("qkv", "o", "mlp")}),
+    ("biases", "on q, k and v", {"biases": ("qkv",)}),
+    ("biases", "absent", {}),
+    ("window", "full", {}),
+    ("window", "sliding", {"windows": (4096,) * 32}),
+    ("window", "interleaved", {"windows": (4096, None) * 16}),
+    ("q and k norm", "no", {}),
+    ("q and k norm", "yes", {"qk_norm": True}),
+)
 
 
 def options_of(config: Config) -> dict[str, str]:
@@ -131,3 +179,68 @@ def _explain_feed_forward(config, chosen):
         after = " after them" if e.first_dense else ""
         lines.append(f"Feed-forward{after}: {one}, {e.active} for each token{shared}; routed by {route}{groups}.")
     return lines
+
+
+def users() -> dict[tuple[str, str], list[str]]:
+    """{(choice, option): [model_type]}: which families take an option, by the published configurations kept here."""
+    found = {}
+    for name in published():
+        config = config_named(name)
+        for choice, option in options_of(config).items():
+            kinds = found.setdefault((choice, option), [])
+            if config.model_type not in kinds:
+                kinds.append(config.model_type)
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ the measurements, the tables
+
+
+def measure():
+    """Who takes which option of the ten choices, by the published configurations: {options: [{choice, option, families}]}."""
+    used = users()
+    return {"options": [{"choice": c, "option": o, "families": used.get((c, o), [])} for c, o, _ in OPTIONS]}
+
+
+def measure_config(name):
+    """Which computation a config is: its model_type, the option that it takes in each choice, and sentences, in `lines`.
+
+    Raises BadInput for what is no config.
+    """
+    config = config_named(name)
+    return {"config": name, "model_type": config.model_type, "options": options_of(config), "lines": explain(config)}
+
+
+def report(values):
+    """Text of {"choices": ...}, or of {"explain": ...}."""
+    if "explain" in values:
+        v = values["explain"]
+        lines = [textwrap.fill(line, 100, subsequent_indent="  ") for line in v["lines"]]
+        head = f"{v['config']}, model_type {v['model_type']}"
+        return "\n".join([head, "", table(["choice", "option"], list(v["options"].items())), "", *lines])
+    lines = ["Who takes which option, by the configurations kept here; other sizes may choose otherwise."]
+    for choice in dict.fromkeys(r["choice"] for r in values["choices"]["options"]):
+        lines += ["", choice]
+        for r in (r for r in values["choices"]["options"] if r["choice"] == choice):
+            text = f"  {r['option']:<23}" + (", ".join(r["families"]) or "none of these")
+            lines.append(textwrap.fill(text, 100, subsequent_indent=" " * 25))
+    taken = [r for r in values["choices"]["options"] if r["families"]]
+    return "\n".join([*lines, "", f"{len(taken)} of {len(values['choices']['options'])} options have a family that takes them."])
+
+
+def options():
+    """The script's argument parser."""
+    parser = Parser(prog="ten_choices.py", description=__doc__)
+    parser.add_argument("--config", default=None, metavar="NAME or FILE", help=f"explain {SOURCE}")
+    return parser.add("json")
+
+
+@command
+def main(argv=None):
+    """Print who takes which option, or what one config computes."""
+    args = options().parse_args(argv)
+    answer(args, {"choices": measure()} if args.config is None else {"explain": measure_config(args.config)}, report)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

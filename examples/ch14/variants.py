@@ -1,16 +1,18 @@
 """Chapter 14: one forward pass for fourteen families, in which everything that differs between them is a field of `Config`.
 
-    python examples/ch14/variants.py                          # the ten choices: who takes which, what it costs, does it agree
-    python examples/ch14/variants.py explain mixtral-8x7b     # which computation a config is; also a folder or a config.json
+    python examples/ch14/variants.py                        # the embedded GPT-2 by this pass: its most probable next tokens
+    python examples/ch14/variants.py --model smollm2 --prompt "The capital of France is"
 
 Shapes as in the Llama of this chapter: B batch, T positions, S positions that are seen, d width, h heads, g heads with keys and
 values, dh head width, f feed-forward width, V vocabulary. Weights have Llama's names in Hugging Face's files, and where a family
 has a tensor that Llama lacks, the name of the family that brought it (Gemma 2's norms, Qwen 3's norms of q and k, DeepSeek's
-experts and latents); all matrices are [out, in]. `families` says how each family's config and names come to this.
+experts and latents); all matrices are [out, in]. Chapter 2's `families` says how each family's config and names come to this,
+`ten_choices.py` which choices a config makes, and `family_agreement.py` holds every family beside transformers.
 """
 
 import math
 import sys
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,11 +23,13 @@ import torch
 from torch import Tensor
 
 from examples.ch02.config import NORMS, Config
-from examples.ch04.gpt2_from_scratch import ACTIVATIONS, causal_mask, check_ids, no_trace
+from examples.ch02.families import PROGRAMS
+from examples.ch02.model import general_form, load_for
+from examples.ch03.tokens import ids_for, shown
+from examples.ch04.gpt2_from_scratch import ACTIVATIONS, causal_mask, check_ids, next_tokens, no_trace
 from examples.ch14 import llama_from_scratch as llama
-from examples.ch14.costs import flops_per_pass, flops_per_token, parameter_count  # noqa: F401  a program's cost formulas
 from examples.ch14.llama_from_scratch import linear
-from examples.lab.script import BadInput, command
+from examples.lab.script import BadInput, Parser, answer, command
 
 # -------------------------------------------------------------------------------------------------------- the forward pass
 
@@ -331,19 +335,28 @@ def norm(x, weights, name, config):
     return (y if bias is None else y + bias).to(x.dtype)
 
 
+# ------------------------------------------------------------------------------------------------------------- the next token
+
+
 def options():
     """The script's argument parser."""
-    from examples.ch14 import variant_commands
-
-    return variant_commands.options()
+    parser = Parser(prog="variants.py", description=__doc__)
+    return parser.add("model", "dtype", "device", "prompt", "threads", "seed", "json")
 
 
 @command
 def main(argv=None):
-    """Run one of the script's commands; `table` when none is named."""
-    from examples.ch14 import variant_commands
+    """Print the most probable next tokens of a model of any family, by the configurable forward."""
+    args = options().parse_args(argv)
+    model = general_form(load_for(args))
+    ids = ids_for(args, model, 10)
 
-    variant_commands.run(argv)
+    def report(values):
+        head = f"{args.model}, a {model.config.model_type}, by the configurable forward, after {ids.shape[1]} tokens:"
+        known = textwrap.fill(f"--model takes a folder or a hub id of any of these: {', '.join(values['families'])}.", 100)
+        return f"{head}\n{shown(ids, model)}\n\n{llama.report(values, model)}\n{known}"
+
+    answer(args, {"families": list(PROGRAMS), "next_tokens": next_tokens(model, ids)}, report)
 
 
 if __name__ == "__main__":

@@ -23,56 +23,36 @@ class BadInput(ValueError):
     """Input that the caller can mend. Its text is one line: what is wrong, and what to do."""
 
 
-class _Help(argparse.ArgumentDefaultsHelpFormatter):
-    """Shows the defaults that say something: not None, and not that a switch is off; and an example as it stands."""
+class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Shows the defaults that say something: not None, and not that a switch is off. Leaves the examples' lines as they are."""
 
     def _get_help_string(self, action):
         return action.help if action.default in (None, False) else super()._get_help_string(action)
-
-    def _fill_text(self, text, width, indent):
-        return text if text.startswith("example: ") else super()._fill_text(text, width, indent)  # a command stays on its line
 
 
 class Parser(argparse.ArgumentParser):
     """argparse with defaults shown in the help, no guessed abbreviations, and errors as `BadInput`.
 
-    description: a script's whole docstring; the help shows its first line, and the last of its example commands.
-    default_command: of a script with commands, the one that is meant where none is named.
+    description: a script's docstring, whole: its first line and the commands in it are shown in the help. It is None under
+    `python -OO`, which takes docstrings away, and the help then has neither.
     """
 
-    def __init__(self, *args, default_command=None, **kwargs):
-        self.default_command, self._commands = default_command, None
-        first, *more = (kwargs.pop("description", None) or "").strip().splitlines() or [""]
-        examples = [line.partition(" #")[0].strip() for line in more if line.strip().startswith("python ")]
-        kwargs["description"] = first
-        if examples:
-            kwargs.setdefault("epilog", f"example: {examples[-1]}")
+    def __init__(self, *args, description=None, **kwargs):
+        first, *rest = (description or "").strip().splitlines() or [None]
+        examples = [line.strip() for line in rest if line.lstrip().startswith(("python ", "make "))]
+        kwargs.setdefault("epilog", "\n  ".join(["examples:", *examples]) if examples else None)
         kwargs.setdefault("formatter_class", _Help)
         kwargs.setdefault("allow_abbrev", False)
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, description=first, **kwargs)
 
     def parse_args(self, args=None, namespace=None):
-        args = list(sys.argv[1:] if args is None else args)
-        named = args and (not args[0].startswith("-") or args[0] in ("-h", "--help"))
-        if self.default_command and not named:
-            args = [self.default_command, *args]
         found, rest = self.parse_known_args(args, namespace)
         if rest:
-            command = f" {args[0]}" if self.default_command else ""
-            hint = "a command comes before its options; " if self.default_command and not rest[0].startswith("-") else ""
-            raise BadInput(f"unknown: {' '.join(rest)}; {hint}`{self.prog}{command} --help` lists what it takes")
+            raise BadInput(f"unknown: {' '.join(rest)}; `{self.prog} --help` lists what it takes")
         return found
 
     def error(self, message):
         raise BadInput(f"{message}; `{self.prog} --help` lists what it takes")
-
-    def add_command(self, name, answer, summary, *shared):
-        """A sub-parser for the command `name` with the `shared` options; `answer(args)` returns (value, text), see `show`."""
-        if self._commands is None:
-            self._commands = self.add_subparsers(metavar="COMMAND", required=True)
-        sub = self._commands.add_parser(name, help=summary, description=summary).add(*shared)
-        sub.set_defaults(command=answer)
-        return sub
 
     def add(self, *names):
         """Add options that several scripts share: model, dtype, device, prompt, threads, seed, plot, json."""
@@ -199,12 +179,6 @@ def answer(args, values, report, draw=None):
         print(dump_json(finite({"ran_with": ran_with, **values})), end="")
     else:
         print(report(values) + (f"\n\nplot: {path}" if path is not None else ""))
-
-
-def show(args):
-    """Run the command that `args` names, and print its text, or with --json its value, with null for what is no number."""
-    value, text = args.command(args)
-    print(dump_json(finite(value)) if args.json else text + "\n", end="")
 
 
 def parse_json(text):

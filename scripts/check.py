@@ -1,0 +1,352 @@
+"""Check the manuscripts: numbers from the records, links and commands that work, headings that a chapter has.
+
+    make check        # compare, and list what is wrong as file:line: what
+    make evidence     # runs the experiments, then refreshes what stands between markers (scripts/markers.py says how they look)
+
+What counts as a measured number, and must stand in a marker: one with a decimal point or an exponent; one followed by a unit
+(per cent, %, ms, s, bytes and their multiples, FLOP and its multiples, nats, bits, times); a whole number of 100 or more that
+is not a year (1900 to 2099). Left alone are code, formulas between dollars, link targets, and what is marked as a constant of
+the prose: `<!--const-->24.3<!--/-->`.
+"""
+
+import contextlib
+import importlib
+import io
+import re
+import shlex
+import sys
+import urllib.parse
+from dataclasses import dataclass
+from pathlib import Path
+
+if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from markdown_it import MarkdownIt
+
+from examples.lab.script import BadInput, Parser, command
+from scripts.experiments import ROOT, claims, experiments
+from scripts.figures import stale_figures
+from scripts.markers import CLAIM, CONST, MARKER, expected, load_records, manuscripts
+from scripts.register import register, register_path
+
+_UNIT = "ms|s|seconds?|minutes?|hours?|[KMGT]FLOP/s|[KMGT]B/s|[KMGT]?FLOPs?|[KMGT]?i?B|bytes?|nats?|bits?|times"
+UNITS = rf"(?:\s*(?:%|per cent\b)|\s+(?:{_UNIT})\b)"
+NUMBER = re.compile(rf"(?<![\w.,/^-])(?P<n>\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w-])(?P<unit>{UNITS})?")
+FRONT_MATTER = ("title", "number", "draft")
+HEADINGS = (
+    *("The claim", "Where this sits", "What the numbers do not show", "The Lab's increment", "What you should now be able to do"),
+    *("Key terms", "Exercises", "References", "Evidence in this chapter"),
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong, at a line of a file."""
+
+    path: str
+    line: int
+    what: str
+
+    def __str__(self):
+        return f"{self.path}:{self.line}: {self.what}"
+
+
+# ------------------------------------------------------------------------------------------------------------ reading Markdown
+
+MARKDOWN = MarkdownIt("commonmark").enable("table")
+HEAD = re.compile(r"\A---\n.*?\n---\n", re.S)  # the front matter, which is no Markdown
+MATH = re.compile(r"\$\$.*?\$\$|\$[^$\n]+\$", re.S)
+COMMENT, TAG = re.compile(r"<!--.*?-->", re.S), re.compile(r"<[^>]*>")
+SIGN = "¤"  # stands where something was taken out, so that what is beside it stays apart
+
+
+def without(text, pattern, sign=""):
+    """`text` with `sign` for every match of `pattern`, and its line breaks, so that lines keep their numbers."""
+    return pattern.sub(lambda match: sign + "\n" * match[0].count("\n"), text)
+
+
+def line_at(text, at):
+    """The number of the line that position `at` of `text` is in."""
+    return text.count("\n", 0, at) + 1
+
+
+class Page:
+    """What Markdown makes of a text, each thing with the number of its line.
+
+    headings: (level, text, line). links: (target, line), images too. code: (text, line) of code spans. blocks: (language, text,
+    line) of fenced and indented code. html: (text, line) of lines that are HTML. prose: (text, line) of all other text, without
+    code, link targets, tags and comments.
+    """
+
+    def __init__(self, text):
+        self.headings, self.links, self.code, self.blocks, self.html, self.prose = [], [], [], [], [], []
+        level = 0
+        for token in MARKDOWN.parse(without(text, HEAD)):
+            line = token.map[0] + 1 if token.map else None
+            if token.type == "heading_open":
+                level = int(token.tag[1])
+            elif token.type in ("fence", "code_block"):
+                self.blocks.append((token.info.strip(), token.content, line))
+            elif token.type == "html_block":
+                self.html.append((token.content, line))
+                self.prose.append((without(without(token.content, COMMENT), TAG), line))
+            elif token.type == "inline":
+                self.prose.append((self._prose(token.children, line), line))
+                if level:
+                    shown = "".join(t.content for t in token.children if t.type in ("text", "code_inline"))
+                    self.headings.append((level, shown.strip(), line))
+                level = 0
+
+    def _prose(self, tokens, line):
+        """The prose of `tokens`, which begin in `line`."""
+        text, address = "", False
+        for token in tokens:
+            here = line + text.count("\n")
+            target = token.attrs.get("href") or token.attrs.get("src")
+            if target:
+                self.links.append((urllib.parse.unquote(target), here))
+            if token.markup == "autolink":  # its text is its target
+                address = token.type == "link_open"
+            elif token.type == "code_inline":
+                self.code.append((token.content, here))
+                text += SIGN
+            elif token.type in ("softbreak", "hardbreak"):
+                text += "\n"
+            elif token.type == "image":
+                text += self._prose(token.children, here)
+            elif token.type == "html_inline":
+                text += "\n" * token.content.count("\n")
+            elif not address:
+                text += token.content
+        return text
+
+    @property
+    def anchors(self):
+        """What a link to one of the headings ends in, as GitHub makes it: a number follows where two have one text."""
+        names = [re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for _, text, _ in self.headings]
+        return {f"{name}-{names[:i].count(name)}" if name in names[:i] else name for i, name in enumerate(names)}
+
+
+# ------------------------------------------------------------------------------------------------------------------ checking
+
+
+def check(root=ROOT):
+    """Everything that is wrong in the manuscripts, records, figures and register under `root`: a list of `Problem`."""
+    root = Path(root)
+    records, known = load_records(root), {c.id for c in claims(root)}
+    problems, used, claimed = [], set(), set()
+    for chapter, path in manuscripts(root).items():
+        text, name = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
+        problems += check_markers(name, text, records, used)
+        problems += check_numbers(name, text)
+        problems += check_template(name, text)
+        for match in CLAIM.finditer(text):
+            claimed.add(match[1])
+            if match[1] not in known:
+                what = f"there is no claim {match[1]} in research/{chapter}/claims.json"
+                problems.append(Problem(name, line_at(text, match.start()), what))
+    readable = [*manuscripts(root).values(), root / "README.md", *sorted(root.glob("research/ch*/sources.md"))]
+    for path in (p for p in readable if p.exists()):
+        page, name = Page(path.read_text(encoding="utf-8")), path.relative_to(root).as_posix()
+        problems += check_links(root, path, name, page)
+        problems += check_commands(root, name, page)
+    return problems + check_records(root, records, used, claimed) + check_figures(root)
+
+
+def check_markers(name, text, records, used):
+    """Markers that name nothing or whose content differs; adds the records that are named to `used`."""
+    problems = []
+    for match in MARKER.finditer(text):
+        line = line_at(text, match.start())
+        used.add(match["ref"])
+        try:
+            body = expected(records, match["ref"], match["path"], match["form"])
+        except (LookupError, ValueError) as error:
+            marker = f"{match['ref']} {match['path']} {match['form']}"
+            problems.append(Problem(name, line, f"the marker {marker} names nothing: {error.args[0]}"))
+            continue
+        if match["body"] != body:
+            problems.append(Problem(name, line, _difference(match["body"], body) + f" ({match['ref']} {match['path']})"))
+    page = Page(text)
+    for found, line in page.html:
+        if found.lstrip().startswith("<!--") and without(found, COMMENT).strip():
+            what = "a line starts with a marker, and Markdown takes it for HTML; move a word before it"
+            problems.append(Problem(name, line, what))
+    for _, found, line in page.blocks:
+        if "<!--" in found:
+            problems.append(Problem(name, line, "a marker stands in a block of code, where it is shown as it is"))
+    opened = len(re.findall(r"<!--(?:=|const-->)", text))
+    if opened != len(re.findall(r"<!--/-->", text)) or opened != len(MARKER.findall(text)) + len(CONST.findall(text)):
+        problems.append(Problem(name, 1, "the markers do not pair up: each <!--= and <!--const--> wants its <!--/-->"))
+    return problems
+
+
+def _difference(stands, should):
+    """What differs, in one line; of a table the first lines that do."""
+    if "\n" not in should:
+        return f"{stands!r} stands, {should!r} should stand"
+    pairs = zip(stands.strip().splitlines() + [""] * 99, should.strip().splitlines(), strict=False)
+    a, b = next(((a, b) for a, b in pairs if a != b), ("more lines", "fewer"))
+    return f"in the table {a!r} stands, {b!r} should stand"
+
+
+def check_numbers(name, text):
+    """Measured numbers, as the module's text defines them, that stand outside a marker."""
+    problems = []
+    for prose, line in Page(without(without(text, MARKER, SIGN), CONST, SIGN)).prose:
+        prose = without(prose, MATH, SIGN)
+        for match in NUMBER.finditer(prose):
+            number = match["n"].rstrip(",")
+            whole = number.replace(",", "")
+            is_count = whole.isdigit() and int(whole) >= 100 and not (1900 <= int(whole) <= 2099 and "," not in number)
+            if is_count or not whole.isdigit() or match["unit"]:
+                shown = (number + (match["unit"] or "")).strip()
+                what = f"the number {shown!r} stands outside a marker; give its result, or mark it const"
+                problems.append(Problem(name, line + line_at(prose, match.start()) - 1, what))
+    return problems
+
+
+def check_template(name, text):
+    """Front matter and headings that every chapter has."""
+    head = HEAD.match(text)
+    keys = re.findall(r"^(\w+):", head[0], re.M) if head else []
+    problems = [Problem(name, 1, f"the front matter lacks {key}") for key in FRONT_MATTER if key not in keys]
+    headings = [shown for level, shown, _ in Page(text).headings if level in (2, 3)]
+    problems += [Problem(name, 1, f"the heading {wanted!r} is missing") for wanted in HEADINGS if wanted not in headings]
+    there = [h for h in headings if h in HEADINGS]
+    if there != [h for h in HEADINGS if h in there]:
+        problems.append(Problem(name, 1, f"the headings of the template stand in another order: {', '.join(there)}"))
+    return problems
+
+
+PATH = re.compile(r"(?:examples|scripts|tests|research|content)/[\w./*-]+")
+
+
+def check_links(root, path, name, page):
+    """Relative links, images and paths in code spans that lead nowhere."""
+    problems = []
+    for link, line in page.links:
+        target, _, anchor = link.partition("#")
+        if re.match(r"[a-z]+:", target):
+            continue
+        goal = (path.parent / target) if target else path
+        if not goal.exists():
+            problems.append(Problem(name, line, f"the link {link} leads to nothing"))
+        elif anchor and goal.suffix == ".md" and anchor not in Page(goal.read_text(encoding="utf-8")).anchors:
+            problems.append(Problem(name, line, f"the link {link} leads to no heading of that file"))
+    for found, line in page.code:
+        if PATH.fullmatch(found) and not list(root.glob(found.replace("NN", "??"))):
+            problems.append(Problem(name, line, f"the path {found} does not exist"))
+    return problems
+
+
+def check_commands(root, name, page):
+    """Commands in `sh` blocks that the script's own parser or the Makefile would not take. Other programs are left alone."""
+    problems = []
+    for language, block, line in page.blocks:
+        for i, row in enumerate(block.splitlines() if language in ("sh", "bash", "console") else ()):
+            problem = _command_problem(root, row.strip().removeprefix("$ "))
+            if problem:
+                problems.append(Problem(name, line + 1 + i, f"the command `{row.strip()}` does not work: {problem}"))
+    return problems
+
+
+def _command_problem(root, row):
+    try:
+        words = shlex.split(row, comments=True)
+    except ValueError as error:
+        return str(error)
+    while words and re.fullmatch(r"\w+=.*", words[0]):  # settings of the environment
+        words = words[1:]
+    if words[:1] == ["make"]:
+        makefile = (root / "Makefile").read_text()
+        for word in words[1:]:
+            variable = re.fullmatch(r"([A-Z_]+)=.*", word)
+            known = rf"\$\({variable[1]}\)" if variable else rf"(?m)^{re.escape(word)}:"
+            if not re.search(known, makefile):
+                return f"the Makefile has no {word}"
+        return None
+    if len(words) < 2 or Path(words[0]).name not in ("python", "python3"):
+        return None
+    if words[1] == "-m":
+        module, arguments = words[2], words[3:]
+    else:
+        module, arguments = words[1].removesuffix(".py").replace("/", "."), words[2:]
+    if module.split(".")[0] not in ("examples", "scripts"):
+        return None
+    if not (root / (module.replace(".", "/") + ".py")).exists():
+        return f"there is no {module}"
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # --help prints
+            importlib.import_module(module).options().parse_args(arguments)
+    except BadInput as error:
+        return str(error)
+    except SystemExit:  # --help
+        return None
+    return None
+
+
+def check_records(root, records, used, claimed):
+    """Records, claims and register that are out of step with the experiments, and what no manuscript uses."""
+    problems = []
+    written = manuscripts(root)
+    for e in experiments():
+        where = f"research/{e.chapter}/results.json"
+        record = records.get(e.id)
+        if record is None:
+            problems.append(Problem(where, 1, f"there is no result {e.id}; run make evidence ONLY={e.id}"))
+            continue
+        stale = [f for f in ("claim", "kind", "limits") if record[f] != getattr(e, f)]
+        if stale:
+            what = f"{e.id} has another {', '.join(stale)} than its experiment; run make evidence ONLY={e.id}"
+            problems.append(Problem(where, 1, what))
+        if record["kind"] == "tolerance" and not record["values"]["held"]:
+            what = f"{e.id} is outside its bound: {record['values']['worst']} > {record['values']['bound']}"
+            problems.append(Problem(where, 1, what))
+        if e.chapter in written and e.id not in used:
+            problems.append(Problem(where, 1, f"no manuscript uses {e.id}"))
+    for c in claims(root):
+        where = f"research/{c.chapter}/claims.json"
+        if c.chapter in written and c.id not in claimed:
+            problems.append(Problem(where, 1, f"no manuscript makes the claim {c.id}"))
+        for ref in c.evidence:
+            if ref not in records:
+                problems.append(Problem(where, 1, f"the claim {c.id} rests on {ref}, which has no result"))
+    for ref, record in records.items():
+        if not ref.startswith("published.") and record["id"] not in {e.id for e in experiments()}:
+            problems.append(Problem(f"research/{ref.split('.')[0]}/results.json", 1, f"{ref} is of no experiment"))
+    path = register_path(root)
+    if not path.exists() or path.read_text(encoding="utf-8") != register(root):
+        what = "is not what the experiments, the claims and the records make; run make evidence"
+        problems.append(Problem(path.relative_to(root).as_posix(), 1, what))
+    return problems
+
+
+def check_figures(root):
+    """Figures that are not what their records draw."""
+    return [
+        Problem(path.relative_to(root).as_posix(), 1, f"is not what {id} draws; run make evidence")
+        for path, id in stale_figures(root)
+    ]
+
+
+def options():
+    """The script's argument parser."""
+    return Parser(prog="check.py", description=__doc__)
+
+
+@command
+def main(argv=None):
+    """Print what is wrong, a line each."""
+    options().parse_args(argv)
+    problems = check()
+    for problem in problems:
+        print(problem)
+    if problems:
+        raise BadInput(f"{len(problems)} of these; mend them, or run make evidence where a record changed")
+    print(f"{len(manuscripts(ROOT))} manuscript(s), {len(load_records(ROOT))} records: nothing wrong")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""The book as it stands: manuscripts, records, claims and register hold together; what earlier texts printed is recomputed."""
+
+import re
+import unittest
+
+from scripts import check, compare_published
+from scripts.experiments import claims, experiments
+from scripts.markers import load_records, look_up, manuscripts
+from scripts.register import STATUS, register
+from tests.support import ROOT, slow
+
+
+class Whole(unittest.TestCase):
+    @slow
+    def test_nothing_is_wrong(self):
+        self.assertEqual([str(p) for p in check.check(ROOT)], [])
+
+    def test_every_experiment_and_claim_is_whole(self):
+        ids = [e.id for e in experiments()] + [c.id for c in claims()]
+        self.assertEqual(len(ids), len(set(ids)))
+        for e in experiments():
+            self.assertTrue(e.claim.endswith(".") and e.limits.endswith("."), e.id)
+            self.assertRegex(e.id, r"^ch\d\d\.[a-z0-9-]+$")
+        for c in claims():
+            self.assertIn(c.status, ("hypothesis", "not shown here"))
+            self.assertLessEqual(set(c.evidence), {e.id for e in experiments()})
+
+    def test_the_register_has_every_claim_with_its_status(self):
+        rows = [[cell.strip() for cell in row.split(" | ")] for row in register(ROOT).splitlines() if row.startswith("| `")]
+        status = {row[0].strip("|` "): row[3] for row in rows}
+        self.assertEqual(status, {e.id: STATUS[e.kind] for e in experiments()} | {c.id: c.status for c in claims()})
+
+    def test_each_chapter_is_a_chapter(self):
+        limits = (("ch04", 3500, 6000, 7), ("ch05", 2500, 4500, 7), ("ch10", 2500, 4500, 7), ("ch14", 4000, 6000, 5))
+        for chapter, least, most, count in limits:
+            text = manuscripts(ROOT)[chapter].read_text()
+            prose = " ".join(found for found, _ in check.Page(re.sub(r"(?m)^\|.*$", "", text)).prose)
+            self.assertTrue(least <= len(prose.split()) <= most, (chapter, len(prose.split())))
+            exercises = text.split("## Exercises")[1].split("## References")[0]
+            self.assertEqual((exercises.count("*Hand in:*"), exercises.count("*A right answer shows*")), (count, count), chapter)
+            for kind in ("**Established", "**Measured", "**hypothesis"):
+                self.assertIn(kind, text, chapter)
+
+
+class Published(unittest.TestCase):
+    def test_what_earlier_texts_printed_is_recomputed(self):
+        """Every published number of chapters 5, 10 and 14 is set beside the record that it names; of a slip it differs."""
+        records = load_records(ROOT)
+        entries = [r for ref, r in records.items() if ref.startswith("published.") and " " in str(r.get("measured"))]
+        self.assertEqual(len(entries), 16)
+        for entry in entries:
+            ref, path = entry["measured"].split(" ")
+            measured = look_up(records[ref], path)
+            verdict = lambda e, measured=measured: compare_published.verdict(e, measured)[0]  # noqa: E731
+            if entry.get("slip"):
+                self.assertEqual(verdict(entry), "different", entry)
+                self.assertEqual(verdict({**entry, "value": measured}), "same")
+                continue
+            self.assertIn(verdict(entry), ("same", "within stated bounds"), entry)
+            self.assertEqual(verdict({**entry, "value": entry["value"] * 2}), "different")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,309 @@
+"""What `make check` says: how a page is read, what counts as a measured number, and that each thing that is wrong is named with its
+file and line. The last is shown on a small book, changed in one place at a time."""
+
+import json
+import unittest
+from dataclasses import replace
+from unittest import mock
+
+from scripts import check
+from scripts.check import Page, check_markers, check_numbers
+from scripts.markers import refresh
+from scripts.register import write_register
+from tests.small_book import CLAIM, NEAR, ONE, SEEN, TIME, SmallBook
+from tests.support import call
+
+PAGE = """---
+title: 3.5
+---
+
+# A `name`
+
+## A [link](a.md) and `code`
+one [two](b%20c.md#d "title")
+![three 3.5
+four](e.svg) `f` <https://g.h/1.5>
+
+| a | b |
+|---|---|
+| `i` | [j](k.md) |
+
+~~~sh
+make x
+~~~
+
+- l
+
+      indented
+- [m][n]
+
+<p>html 7.5</p>
+
+[n]: o.md
+## A `name`
+"""
+
+
+class Pages(unittest.TestCase):
+    def test_what_a_page_holds(self):
+        page = Page(PAGE)
+        self.assertEqual(page.headings, [(1, "A name", 5), (2, "A link and code", 7), (2, "A name", 28)])
+        self.assertEqual(
+            page.links,
+            [("a.md", 7), ("b c.md#d", 8), ("e.svg", 9), ("https://g.h/1.5", 10), ("k.md", 14), ("o.md", 23)],
+        )
+        self.assertEqual(page.code, [("name", 5), ("code", 7), ("f", 10), ("i", 14), ("name", 28)])
+        self.assertEqual(
+            [(kind, text.strip(), line) for kind, text, line in page.blocks], [("sh", "make x", 16), ("", "indented", 22)]
+        )
+        self.assertEqual([line for _, line in page.html], [25])
+        self.assertEqual(page.anchors, {"a-name", "a-link-and-code", "a-name-1"})
+
+    def test_prose_and_its_lines(self):
+        prose = {line: text for text, line in Page(PAGE).prose}
+        self.assertEqual(prose[8].split(), ["one", "two", "three", "3.5", "four", "¤"])
+        self.assertEqual([(p.line, p.what.split("'")[1]) for p in check_numbers("f", PAGE)], [(9, "3.5"), (25, "7.5")])
+
+
+class Numbers(unittest.TestCase):
+    def found(self, text):
+        return [p.what.split("'")[1] for p in check_numbers("f", text)]
+
+    def test_what_is_measured(self):
+        for text, shown in (
+            ("it took 3.5 of them", "3.5"),
+            ("below 1e-5 there", "1e-5"),
+            ("about 45 per cent of it", "45 per cent"),
+            ("about 45% of it", "45%"),
+            ("in 12 ms", "12 ms"),
+            ("in 2 seconds", "2 seconds"),
+            ("takes 77 MFLOP", "77 MFLOP"),
+            ("reads 8 MB", "8 MB"),
+            ("costs 4 bytes", "4 bytes"),
+            ("is 3 times that", "3 times"),
+            ("reads 30 GB/s", "30 GB/s"),
+            ("all 124,439,808 of them", "124,439,808"),
+            ("at 512, say", "512"),
+            ("| 1,024 |", "1,024"),
+            ("2100 things", "2100"),
+            ("1,999 things", "1,999"),
+            ("**3.5** and more", "3.5"),
+            ("[see 3.5](a.md)", "3.5"),
+            ("![a figure of 3.5](a.svg)", "3.5"),
+            ("- an item\n\n  of 3.5", "3.5"),
+            ("<p>3.5</p>", "3.5"),
+            ("## Part 3.5", "3.5"),
+            ("> 3.5 of them", "3.5"),
+        ):
+            self.assertEqual(self.found(text), [shown], text)
+
+    def test_what_is_not(self):
+        for text in (
+            "twelve layers, 12 heads, chapter 4, 99 of them",
+            "in 2019 and 1997",
+            "GPT-2, gpt2, float32, 32-bit, 10-token",
+            "`1.5` and `x = 124,439,808`",
+            "$d = 768$ and $$\n0.044715 x^3\n$$",
+            "[paper](https://example.org/abs/1706.03762)",
+            "<!--const-->4.73e-4<!--/--> and <!--=x.y n int-->1,234<!--/-->",
+            "```sh\npython x.py --tokens 16,1024\n```",
+            "---\ntitle: 3.5\n---\n",
+            "1. first\n2. second",
+            "see <https://example.org/1.5>, and ![a figure](a-1.5.svg)",
+            "~~~\n9.9\n~~~\n",
+            "text\n\n    9.9\n",
+            "<!-- 9.9 -->\n",
+            "<p title='9.9'>x</p>\n",
+            "<!--=x.y rows table t:int-->\n\n| t |\n|---|\n| 1,234 |\n\n<!--/-->\n",
+        ):
+            self.assertEqual(self.found(text), [], text)
+
+    def test_line(self):
+        for text, line in (
+            ("a\n\n```text\n9.9\n```\nb 3.5\n", 6),
+            ("a\nb **c\nd** 3.5\n", 3),
+            ("---\ntitle: x\n---\n\n# H\na 3.5\n", 6),
+            ("a <!--=x.y n int-->1,234<!--/-->\n\n<!--=x.y r table t:int-->\n\n| t |\n\n<!--/-->\n\n3.5\n", 9),
+            ("| a |\n|---|\n| 1 |\n| 3.5 |\n", 4),
+        ):
+            self.assertEqual([p.line for p in check_numbers("f", text)], [line], text)
+
+
+class Markers(SmallBook):
+    def test_pairs_and_line_starts(self):
+        records, used = check.load_records(self.folder), set()
+
+        def problems(text):
+            return [(p.line, p.what) for p in check_markers("f", text, records, used)]
+
+        [(line, what)] = problems("x <!--=ch98.one n int-->1,234\n")
+        self.assertIn("do not pair up", what)
+        for text, line in (
+            ("text\n<!--=ch98.one n int-->1,234<!--/--> more\n", 2),
+            ("text\n\n- <!--=ch98.one n int-->1,234<!--/--> more\n", 3),
+            ("<!--const-->7<!--/--> more\n", 1),
+        ):
+            [(found, what)] = problems(text)
+            self.assertEqual(found, line)
+            self.assertIn("takes it for HTML", what)
+        for text in ("a\n\n```text\n<!--const-->7<!--/-->\n```\n", "a\n\n    <!--const-->7<!--/-->\n"):
+            [(line, what)] = problems(text)
+            self.assertIn("a block of code", what)
+        self.assertEqual(problems("a <!--=ch98.one n int-->1,234<!--/--> b\n\n<!--claim x-->\n"), [])
+        self.assertEqual(used, {"ch98.one"})
+
+
+class Check(SmallBook):
+    """Each case leaves the book with as many problems as it names."""
+
+    def check(self):
+        return [str(p) for p in check.check(self.folder)]
+
+    def assertNamed(self, *problems):
+        """As many things are wrong as there are `problems`, each a tuple of words that its line has."""
+        found = self.check()
+        self.assertEqual(len(found), len(problems), found)
+        for line, words in zip(found, problems, strict=True):
+            for word in words:
+                self.assertIn(word, line)
+
+    def test_nothing_is_wrong(self):
+        self.assertEqual(self.check(), [])
+
+    def test_a_number_in_the_manuscript(self):
+        self.replace(self.chapter, "int-->1,234", "int-->1,235")
+        self.assertNamed(("98-chapter.md:11: '1,235' stands, '1,234' should stand", "(ch98.one n)"))
+        refresh(self.folder)
+        self.assertEqual(self.check(), [])
+
+    def test_a_cell_of_a_table(self):
+        self.replace(self.chapter, "|       16 |", "|       17 |")
+        self.assertNamed(("98-chapter.md:14: in the table", "17", "should stand"))
+
+    def test_a_value_in_the_records(self):
+        self.replace(self.path, '"n": 1234', '"n": 1233')
+        self.assertNamed(("98-chapter.md:11: '1,234' stands, '1,233' should stand",))
+
+    def test_a_record_that_does_not_hold(self):
+        self.replace(self.path, '"held": true', '"held": false')
+        self.assertNamed(("research/ch98/results.json:1: ch98.near is outside its bound: 0.5 > 1.0",))
+
+    def test_commands(self):
+        for old, new, word in (
+            ("cost_model.py --context 16,1024", "cost_model.py --contxt 16,1024", "--contxt"),
+            ("cost_model.py --context 16,1024", "cost_model.py --context 16,many", "'many'"),
+            ("cost_model.py --context 16,1024", "costly_model.py", "no examples.ch04.costly_model"),
+            ("python examples/ch04/cost_model.py", "python -m examples.ch04.costly_model", "no examples.ch04.costly_model"),
+            ("cost_model.py --context 16,1024", "cost_model.py --context '16", "quotation"),
+            ("make evidence CHAPTER=ch98", "make evidences CHAPTER=ch98", "no evidences"),
+            ("make evidence CHAPTER=ch98", "make evidence CHAPTERS=ch98", "no CHAPTERS=ch98"),
+        ):
+            text = self.chapter.read_text()
+            self.replace(self.chapter, old, new)
+            self.assertNamed(("98-chapter.md:3", new, "does not work", word))
+            self.chapter.write_text(text)
+        for fine in (
+            "pip install x",
+            "OMP_NUM_THREADS=1 python -m unittest",
+            "$ make check",
+            ".venv/bin/python examples/ch04/tour.py --help",
+        ):
+            text = self.chapter.read_text()
+            self.replace(self.chapter, "make evidence CHAPTER=ch98", fine)
+            self.assertEqual(self.check(), [], fine)
+            self.chapter.write_text(text)
+        self.replace(self.folder / "README.md", "make check", "make chekc")
+        self.assertNamed(("README.md:6: the command `make chekc` does not work",))
+
+    def test_the_line_of_a_command(self):
+        self.replace(self.chapter, "--context 16,1024", "--contxt 16,1024")
+        line = self.chapter.read_text().splitlines().index("python examples/ch04/cost_model.py --contxt 16,1024") + 1
+        self.assertNamed((f"98-chapter.md:{line}: ",))
+
+    def test_headings_and_front_matter(self):
+        text = self.chapter.read_text()
+        self.replace(self.chapter, "## Key terms", "## Terms")
+        self.assertNamed(("98-chapter.md:1: the heading 'Key terms' is missing",))
+        self.chapter.write_text(
+            text.replace("## Key terms", "## X").replace("## Exercises", "## Key terms").replace("## X", "## Exercises")
+        )
+        self.assertNamed(("another order: The claim, Where this sits",))
+        self.chapter.write_text(text.replace("draft: false\n", ""))
+        self.assertNamed(("front matter lacks draft",))
+        self.chapter.write_text(text.replace("## Key terms", "```text\n## Key terms\n```"))
+        self.assertNamed(("the heading 'Key terms' is missing",))
+
+    def test_a_measured_number_without_a_marker(self):
+        self.replace(self.chapter, "## Where this sits\n", "## Where this sits\n\nIt takes 12.5 ms.\n")
+        self.assertNamed(("'12.5 ms' stands outside a marker",))
+
+    def test_a_marker_that_names_nothing(self):
+        text = self.chapter.read_text()
+        self.replace(self.chapter, "=ch98.one n int", "=ch98.one m int")
+        self.assertNamed(("98-chapter.md:11: the marker ch98.one m int names nothing: there is no 'm'",))
+        self.chapter.write_text(text)
+        self.replace(self.chapter, "=ch98.one n int", "=ch98.own n int")
+        self.assertNamed(("names nothing: there is no result ch98.own",), ("results.json:1: no manuscript uses ch98.one",))
+
+    def test_links_and_paths(self):
+        for old, new, word in (
+            ("evidence-register.md)", "register.md)", "98-chapter.md:12: the link ../../../research/register.md leads to nothing"),
+            ("figures/seen.svg)", "figures/sen.svg)", "sen.svg leads to nothing"),
+            ("`scripts/evidence.py`", "`scripts/evidences.py`", "the path scripts/evidences.py does not exist"),
+            ("(#the-claim)", "(#the-claims)", "the link #the-claims leads to no heading of that file"),
+            ("evidence-register.md)", "evidence-register.md#nothing)", "leads to no heading"),
+            ("[above](#the-claim)", "[above][1]", "one.md leads to nothing"),
+        ):
+            text = self.chapter.read_text()
+            self.replace(self.chapter, old, new)
+            self.chapter.write_text(self.chapter.read_text() + "\n[1]: one.md\n")
+            self.assertNamed((word,))
+            self.chapter.write_text(text)
+        for fine in (
+            "[x](https://example.org/a)",
+            "[x](mailto:a@example.org)",
+            "`examples/chNN/*.py`",
+            "[x](#key-terms)",
+            "`[x](y.md)`",
+        ):
+            self.replace(self.chapter, "Text.", f"Text. {fine}")
+            self.assertEqual(self.check(), [], fine)
+
+    def test_claims(self):
+        self.replace(self.chapter, "<!--claim ch98.guess-->", "<!--claim ch98.gues-->")
+        self.assertNamed(
+            ("98-chapter.md:23: there is no claim ch98.gues in research/ch98/claims.json",),
+            ("research/ch98/claims.json:1: no manuscript makes the claim ch98.guess",),
+        )
+        self.replace(self.chapter, "<!--claim ch98.gues-->", "<!--claim ch98.guess-->")
+        self.claims.write_text(json.dumps({"chapter": "ch98", "claims": [CLAIM | {"evidence": ["ch98.nothing"]}]}))
+        write_register(self.folder)
+        self.assertNamed(("claims.json:1: the claim ch98.guess rests on ch98.nothing, which has no result",))
+
+    def test_register_and_figures(self):
+        self.replace(self.folder / "research/evidence-register.md", "One is one.", "One is two.")
+        self.replace(self.folder / "research/ch98/figures/seen.svg", "1.23", "1.24")
+        self.assertNamed(
+            ("research/evidence-register.md:1: is not what", "make evidence"),
+            ("research/ch98/figures/seen.svg:1: is not what ch98.seen draws",),
+        )
+
+    def test_records_out_of_step_with_the_experiments(self):
+        self.use(replace(ONE, claim="Another."), NEAR, SEEN, TIME)
+        self.assertNamed(("ch98.one has another claim than its experiment",))
+        self.use(NEAR, SEEN, TIME)
+        self.assertIn("research/ch98/results.json:1: ch98.one@none is of no experiment", self.check())
+        self.use(ONE, NEAR, SEEN, TIME, replace(ONE, id="ch98.new"))
+        self.assertNamed(("results.json:1: there is no result ch98.new",))
+
+    def test_script(self):
+        with mock.patch.object(check, "check", return_value=[check.Problem("a.md", 7, "is wrong")]):
+            status, out, err = call(check.main)
+        self.assertEqual((status, out), (2, "a.md:7: is wrong\n"))
+        self.assertEqual(len(err.splitlines()), 1)
+        with mock.patch.object(check, "check", return_value=[]):
+            self.assertEqual(call(check.main)[0], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
