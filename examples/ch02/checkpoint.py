@@ -16,7 +16,11 @@ BYTES = {
     **{"F64": 8, "F32": 4, "F16": 2, "BF16": 2},
     **{"I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1},
 }
-WEIGHT_DTYPES = ("F32", "BF16", "F16")
+PACKED = re.compile(r"F[468]_\w+|[IU]4|F4")  # numbers of eight bits or fewer, which mean something only with their scales
+DEQUANTISE = (
+    "give the model in bfloat16; of FP8, transformers makes it: "
+    "from_pretrained(..., quantization_config=FineGrainedFP8Config(dequantize=True)), then save_pretrained"
+)
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 AGAIN = "fetch it again"
@@ -24,7 +28,10 @@ AGAIN = "fetch it again"
 
 @dataclass(frozen=True)
 class Stored:
-    """One tensor as it lies in a file: the file, its key there, dtype by safetensors' name, shape, bytes."""
+    """One tensor as it lies in a file: the file, its key there, dtype by safetensors' name, shape, bytes.
+
+    Two names may be of one tensor, whose key then is the name that the file stores it by.
+    """
 
     path: Path
     key: str
@@ -34,7 +41,11 @@ class Stored:
 
 
 def read_header(path: str | Path) -> dict[str, Stored]:
-    """{key: Stored} of the safetensors file at `path`; raises BadInput that names the file and the likely cause."""
+    """{key: Stored} of the safetensors file at `path`; raises BadInput that names the file and the likely cause.
+
+    Of tensors that share their numbers, `safetensors.torch.save_model` stores one and notes the others in the file's metadata, as
+    {other's name: name that is stored}: those are listed too.
+    """
     path = Path(path)
     if not path.is_file():
         raise BadInput(f"{path} does not exist or is not a file; {AGAIN}")
@@ -59,7 +70,8 @@ def read_header(path: str | Path) -> dict[str, Stored]:
         about = header.pop("__metadata__", {})
         if not isinstance(about, dict) or not all(isinstance(v, str) for v in about.values()):
             raise ValueError("__metadata__ is not a table of texts")
-        return _check_layout(path, header, size - 8 - length)
+        stored = _check_layout(path, header, size - 8 - length)
+        return stored | {name: stored[same] for name, same in about.items() if same in stored and name not in stored}
     except BadInput:
         raise
     except (ValueError, TypeError, AttributeError, KeyError) as error:
@@ -71,6 +83,8 @@ def _check_layout(path, header, size):
     stored, spans = {}, []
     for key, entry in header.items():
         dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
+        if PACKED.fullmatch(dtype):
+            raise BadInput(f"{path}: tensor {key} is {dtype}, quantised, which is not read here; {DEQUANTISE}")
         if dtype not in BYTES:
             raise BadInput(f"{path}: tensor {key} has dtype {dtype}, which this program does not read; convert it to F32")
         if not all(type(n) is int and 0 <= n < 2**48 for n in (*shape, begin, end)):
@@ -131,7 +145,7 @@ def _find_sharded(folder):
         absent = sorted(wanted - held.keys())
         if absent:
             raise BadInput(f"{folder / name} lacks {', '.join(absent[:5])}, which {INDEX} places there; fetch that shard again")
-        others += [f"{key} in {name}" for key in sorted(held.keys() - wanted)]
+        others += [f"{key} in {name}" for key, tensor in held.items() if key not in wanted and tensor.key == key]
         stored |= {key: held[key] for key in wanted}
     if others:
         raise BadInput(f"{index} does not name {', '.join(others[:5])}; the index and the shards are of different models")

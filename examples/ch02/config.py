@@ -55,6 +55,7 @@ class Rope:
     """How positions turn queries and keys: theta, and for the other kinds how far the frequencies are slowed.
 
     low, high: llama3's. fast, slow, mscale, mscale_all: yarn's, which chapter 14's DeepSeek has. original_positions: of both.
+    factors: of the kind that a GGUF file has, what the frequency of each pair is divided by; `factor` is the largest of them.
     """
 
     theta: float = 10000.0
@@ -67,6 +68,7 @@ class Rope:
     slow: float = 1.0
     mscale: float = 0.0
     mscale_all: float = 0.0
+    factors: tuple[float, ...] = ()
 
     @property
     def gain(self) -> float:

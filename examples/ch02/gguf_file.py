@@ -1,17 +1,20 @@
 """A model in one GGUF file, as llama.cpp uses them: its config, its weights dequantised, its tokenizer.
 
-Only the `llama` architecture is read. Two things differ from Hugging Face's files and are set right here: dimensions are listed
-in the other order, and the rows of q and k lie as pairs side by side, for a rotation of pairs (2i, 2i + 1), where Hugging Face's
-pair (i, i + dh / 2).
+Only the `llama` architecture is read. Three things differ from Hugging Face's files and are set right here: dimensions are listed
+in the other order; the rows of q and k lie as pairs side by side, for a rotation of pairs (2i, 2i + 1), where Hugging Face's
+pair (i, i + dh / 2); and the rope of a Llama 3.1 or later is no table of settings, but a tensor of what divides each frequency.
 """
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from examples.ch02.config import Config
+from examples.ch02.config import Config, Rope
 from examples.ch02.families import read_config
+from examples.ch02.gguf_tokenizer import tokenizer_of
 from examples.ch02.layout import weight_shapes
 from examples.lab.script import BadInput
 
@@ -27,6 +30,20 @@ NAMES = {  # GGUF's names within a layer, blk.N.NAME
     "ffn_down": "mlp.down_proj",
 }
 OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+ROPE_FACTORS = "rope_freqs.weight"
+FIELDS = {  # of a config.json, by their names here
+    "hidden_size": "embedding_length",
+    "intermediate_size": "feed_forward_length",
+    "num_hidden_layers": "block_count",
+    "num_attention_heads": "attention.head_count",
+    "num_key_value_heads": "attention.head_count_kv",
+    "max_position_embeddings": "context_length",
+    "rms_norm_eps": "attention.layer_norm_rms_epsilon",
+    "rope_theta": "rope.freq_base",
+    "head_dim": "attention.key_length",
+}
+DEFAULTS = {"num_key_value_heads": "attention.head_count", "rope_theta": 10000.0, "head_dim": None}
+ENDS = ("eos_token_id", "eot_token_id", "eom_token_id")  # of a text, of a turn in a chat, of a message in a turn
 AGAIN = "fetch it again"
 WITHOUT_EFFECT = {  # fields llama.NAME that say nothing which the tensors' shapes do not, or nothing that matters
     *("vocab_size", "attention.value_length", "rope.scaling.original_context_length", "rope.scaling.finetuned"),
@@ -37,8 +54,9 @@ WITHOUT_EFFECT = {  # fields llama.NAME that say nothing which the tensors' shap
 def read(path: Path) -> tuple[Config, dict, object, dict]:
     """(Config, {name: float32 tensor} by Hugging Face's names, tokenizer or None, facts) of the GGUF file at `path`.
 
-    facts: {tensors: rows for the manifest, eos_token_id}. Raises BadInput, in one line, for a file that is cut off or no GGUF,
-    another architecture, a quantisation that cannot be undone, or a rope that the file scales in a way not known here.
+    facts: {tensors and buffers: rows for the manifest, eos_token_id: an id, several or None}. Raises BadInput, in one line, for a
+    file that is cut off or no GGUF, another architecture, a quantisation that cannot be undone, a rope that the file scales in a
+    way not known here, or a tokenizer that cannot be read.
     """
     from gguf import GGUFReader, dequantize
 
@@ -57,29 +75,60 @@ def read(path: Path) -> tuple[Config, dict, object, dict]:
         raise BadInput(f"{path} is cut off: {short[0]} would reach beyond its end; {AGAIN}")
     if fields.get("general.architecture") != "llama":
         raise BadInput(f"{path}: the architecture is {fields.get('general.architecture')!r}; only 'llama' is read from GGUF here")
+    parts = fields.get("split.count", 0)
+    if isinstance(parts, int) and parts > 1:
+        raise BadInput(
+            f"{path} is one of {parts} parts (split.count); join them with `llama-gguf-split --merge` and give the whole"
+        )
+
+    def numbers(name):
+        try:
+            return dequantize(stored[name].data, stored[name].tensor_type).astype(np.float32)
+        except (NotImplementedError, ValueError, KeyError) as error:
+            kind = stored[name].tensor_type.name
+            raise BadInput(f"{path}: {name} is stored as {kind}, which cannot be undone here ({error}); use another file") from None
+
     config = config_of(fields, stored, path)
+    buffers = []
+    if ROPE_FACTORS in stored:
+        config = replace(config, rope=_rope_with(config, numbers(ROPE_FACTORS), path))
+        buffers.append(_row(ROPE_FACTORS, stored.pop(ROPE_FACTORS)))
     shapes, weights, rows = weight_shapes(config), {}, []
     for name, tensor in stored.items():
         ours = hugging_face_name(name)
         if ours not in shapes:
             raise BadInput(f"{path} has the tensor {name}, which a llama of its config does not; use another file")
-        try:
-            data = dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
-        except (NotImplementedError, ValueError, KeyError) as error:
-            raise BadInput(
-                f"{path}: {name} is stored as {tensor.tensor_type.name}, which cannot be undone here ({error})"
-            ) from None
+        data = numbers(name)
         if data.shape != shapes[ours]:
             raise BadInput(f"{path}: {name} is {list(data.shape)}, not {list(shapes[ours])}; the file is not of one model")
         if ".self_attn.q_proj." in ours or ".self_attn.k_proj." in ours:
             data = halves_apart(data, config.n_head if "q_proj" in ours else config.kv_heads)
         weights[ours] = torch.from_numpy(np.ascontiguousarray(data))
-        rows.append({"name": ours, "shape": list(data.shape), "dtype": tensor.tensor_type.name, "bytes": int(tensor.n_bytes)})
+        rows.append(_row(ours, tensor))
     absent = [name for name in shapes if name not in weights]
     if absent:
         raise BadInput(f"{path} lacks {', '.join(absent[:5])}; {AGAIN}")
-    facts = {"tensors": rows, "eos_token_id": fields.get("tokenizer.ggml.eos_token_id")}
-    return config, {name: weights[name] for name in shapes}, tokenizer_of(fields), facts
+    ends = list(dict.fromkeys(fields[f"tokenizer.ggml.{name}"] for name in ENDS if f"tokenizer.ggml.{name}" in fields))
+    facts = {"tensors": rows, "buffers": buffers, "eos_token_id": ends if len(ends) > 1 else ends[0] if ends else None}
+    return config, {name: weights[name] for name in shapes}, tokenizer_of(fields, config.vocab_size, path), facts
+
+
+def _row(name, tensor):
+    shape = [int(n) for n in reversed(tensor.shape)]
+    return {"name": name, "shape": shape, "dtype": tensor.tensor_type.name, "bytes": int(tensor.n_bytes)}
+
+
+def _rope_with(config, factors, path):
+    """The config's rope with each frequency divided by one of `factors` [dh / 2], as llama.cpp has it of Llama 3.1 and later."""
+    where = f"{path}: {ROPE_FACTORS}"
+    if config.rope.kind != "default":
+        raise BadInput(f"{where} stands beside llama.rope.scaling.type {config.rope.kind!r}, and only one can be; use another file")
+    if factors.shape != (config.head_width // 2,):
+        raise BadInput(f"{where} is {list(factors.shape)}, not [{config.head_width // 2}], half a head's width; {AGAIN}")
+    if not (np.isfinite(factors) & (factors > 0)).all():
+        raise BadInput(f"{where} holds what divides no frequency, a number that is not above 0; {AGAIN}")
+    factors = tuple(factors.tolist())
+    return Rope(theta=config.rope.theta, kind="factors", factor=max(factors), factors=factors)
 
 
 def halves_apart(rows: np.ndarray, heads: int) -> np.ndarray:
@@ -100,42 +149,43 @@ def hugging_face_name(name: str) -> str | None:
 
 
 def config_of(fields: dict, stored: dict, path: Path) -> Config:
-    """The Config that a file's fields and tensors say. A file without an output head has a tied one."""
+    """The Config that a file's fields and tensors say, less `rope_freqs.weight`. One without an output head has a tied one."""
 
     seen = set(WITHOUT_EFFECT)
 
-    def field(name, default=None):
+    def field(name, default=None, kinds=(int, float)):
         seen.add(name)
         value = fields.get(f"llama.{name}", default)
         if value is None:
             raise BadInput(f"{path} lacks llama.{name}; {AGAIN}")
+        if not isinstance(value, kinds) or isinstance(value, bool):  # a list: one number for each layer
+            raise BadInput(f"{path}: llama.{name} is {repr(value)[:40]}, which is not known here; use another file")
         return value
 
     if "token_embd.weight" not in stored:
         raise BadInput(f"{path} lacks token_embd.weight; {AGAIN}")
+    if stored["token_embd.weight"].shape.size != 2:
+        raise BadInput(f"{path}: token_embd.weight is no table; {AGAIN}")
     factor = fields.get("llama.rope.scaling.factor")
-    kind = field("rope.scaling.type", "none" if factor in (None, 0, 1) else "linear")  # which llama.cpp takes where none is named
-    if kind not in ("none", "linear") or "rope_freqs.weight" in stored:
-        what = "rope_freqs.weight" if "rope_freqs.weight" in stored else repr(kind)
-        raise BadInput(f"{path}: the rope is scaled by {what}, which is not known here; known are 'none' and 'linear'")
+    # where none is named, llama.cpp takes linear
+    kind = field("rope.scaling.type", "none" if factor in (None, 0, 1) else "linear", str)
+    if kind not in ("none", "linear"):
+        raise BadInput(f"{path}: the rope is scaled by {kind!r}, which is not known here; known are 'none' and 'linear'")
     scaling = {"rope_type": "linear", "factor": factor} if kind == "linear" else None
     values = {
         "vocab_size": int(stored["token_embd.weight"].shape[1]),
-        "hidden_size": field("embedding_length"),
-        "intermediate_size": field("feed_forward_length"),
-        "num_hidden_layers": field("block_count"),
-        "num_attention_heads": field("attention.head_count"),
-        "num_key_value_heads": field("attention.head_count_kv", field("attention.head_count")),
-        "max_position_embeddings": field("context_length"),
-        "rms_norm_eps": field("attention.layer_norm_rms_epsilon"),
-        "rope_theta": field("rope.freq_base", 10000.0),
         "rope_scaling": scaling,
         "tie_word_embeddings": "output.weight" not in stored,
         "attention_bias": "blk.0.attn_q.bias" in stored,
     }
-    if "llama.attention.key_length" in fields:
-        values["head_dim"] = field("attention.key_length")
-    config = read_config({"model_type": "llama", **values}, path)
+    for theirs, name in FIELDS.items():
+        default = DEFAULTS.get(theirs)
+        if theirs not in DEFAULTS or default is not None or f"llama.{name}" in fields:
+            values[theirs] = field(name, fields.get(f"llama.{default}") if isinstance(default, str) else default)
+    try:
+        config = read_config({"model_type": "llama", **values}, path)
+    except BadInput as error:
+        raise BadInput(_in_ggufs_words(str(error))) from None
     turned = field("rope.dimension_count", config.head_width)
     if turned != config.head_width:
         raise BadInput(f"{path}: the rope turns {turned} of {config.head_width} numbers of a head, which is not known here")
@@ -147,21 +197,8 @@ def config_of(fields: dict, stored: dict, path: Path) -> Config:
     return config
 
 
-def tokenizer_of(fields: dict):
-    """The byte-level BPE that the fields hold, as `tokenizers.Tokenizer`; None for another kind of tokenizer."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-
-    splits = {"gpt-2": [], "gpt2": [], "smollm": [pre_tokenizers.Digits(individual_digits=True)]}
-    kind = fields.get("tokenizer.ggml.pre", "gpt-2")
-    if fields.get("tokenizer.ggml.model") != "gpt2" or kind not in splits:
-        return None
-    pieces = fields["tokenizer.ggml.tokens"]
-    merges = [tuple(pair.split(" ")) for pair in fields["tokenizer.ggml.merges"]]
-    tokenizer = Tokenizer(models.BPE(vocab={piece: i for i, piece in enumerate(pieces)}, merges=merges))
-    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*splits[kind], level])
-    tokenizer.decoder = decoders.ByteLevel()
-    kinds = fields.get("tokenizer.ggml.token_type", [])
-    special = [piece for piece, number in zip(pieces, kinds, strict=False) if number == 3]  # 3: a control token
-    tokenizer.add_special_tokens([AddedToken(piece, special=True) for piece in special])
-    return tokenizer
+def _in_ggufs_words(message):
+    """A line about a config.json as one about the file's own fields."""
+    for theirs, ours in FIELDS.items():
+        message = re.sub(rf"\b{theirs}\b", f"llama.{ours}", message)
+    return message.replace("correct config.json", AGAIN)

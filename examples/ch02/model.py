@@ -19,6 +19,7 @@ from examples.ch02 import checkpoint, hub
 from examples.ch02.config import Config, GPT2Config, general
 from examples.ch02.families import VARIANTS, program, read_config
 from examples.ch02.layout import embedding_name, general_weights, is_buffer, tensor_shapes
+from examples.ch02.tokenizer import TOKENIZER_FILES, load_tokenizer
 from examples.lab.script import BadInput, dump_json, read_json, write_whole
 
 EMBEDDED = Path(__file__).resolve().parent / "embedded"
@@ -60,9 +61,26 @@ class Model:
         return next(iter(self.weights.values()))
 
     def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> "Model":
-        """The model with its weights in another dtype or on another device; None leaves that as it is."""
-        moved = {name: w.to(device=device, dtype=dtype) for name, w in self.weights.items()}
+        """The model with its weights in another dtype or on another device; None leaves that as it is.
+
+        Raises BadInput for a weight that the other dtype cannot hold, and would make infinite.
+        """
+        moved = {name: converted(w, dtype, name, self.manifest.get("source")).to(device=device) for name, w in self.weights.items()}
         return replace(self, weights=moved)
+
+
+def converted(tensor: torch.Tensor, dtype: torch.dtype | None, name: str, source=None) -> torch.Tensor:
+    """`tensor` in `dtype`; raises BadInput, naming it and where it is from, for a number that becomes infinite by that."""
+    if dtype is None or tensor.dtype == dtype:
+        return tensor
+    other = tensor.to(dtype)
+    if not other.is_meta and other.isinf().any():
+        lost = other.isinf() & tensor.isfinite()
+        if lost.any():
+            kind, most = str(dtype).removeprefix("torch."), torch.finfo(dtype).max
+            what = f"{name} holds {tensor[lost][0].item():,.6g}, and {kind} ends at {most:,.6g}"
+            raise BadInput(f"{source or 'the model'}: {what}; take a wider dtype, bfloat16 or float32 say")
+    return other
 
 
 def run(model: Model, ids: torch.Tensor, **options) -> torch.Tensor:
@@ -152,7 +170,7 @@ def load(
     values = read_json(folder / "config.json")
     config = read_config(values, folder / "config.json")
     if values.get("quantization_config"):
-        raise BadInput(f"{folder / 'config.json'}: quantization_config says that weights are packed; use a model without it")
+        raise BadInput(f"{folder / 'config.json'}: quantization_config says that weights are packed{_packed_as(values)}")
     wanted, buffers, head_copy = check(folder, config)
     tensors = checkpoint.read_tensors(wanted)
     if head_copy:
@@ -167,8 +185,16 @@ def load(
     rows = [_row(name, t.shape, t.dtype, t.bytes) for name, t in wanted.items()]
     manifest = _manifest(source, config, rows, commit=commit, files=[_file(p, digests) for p in [*others, *names]])
     manifest["buffers"] = [_row(name, t.shape, t.dtype, t.bytes) for name, t in buffers.items()]
-    manifest["head"] += ", with a copy in the file" if head_copy else ""
+    stored_as_head = config.tie_word_embeddings and wanted[embedding_name(config)].key.endswith("lm_head.weight")
+    manifest["head"] += ", with a copy in the file" if head_copy else ", and stored as lm_head.weight" if stored_as_head else ""
     return Model(config, _weights(tensors, config), tokenizer, manifest, values, folder).to(dtype)
+
+
+def _packed_as(values):
+    """The end of the line that refuses quantised weights: the method, where the config names one, and what to do."""
+    about = values["quantization_config"]
+    method = about.get("quant_method") if isinstance(about, dict) else None
+    return f"{f' ({method})' if isinstance(method, str) else ''}, and only plain ones are read; {checkpoint.DEQUANTISE}"
 
 
 def _weights(tensors, config):
@@ -207,12 +233,15 @@ BUFFERS = re.compile(r"(?:h|model\.layers)\.(0|[1-9][0-9]{0,8})\.(?:attn\.(?:bia
 def check(folder: Path, config: GPT2Config | Config) -> tuple[dict, dict, dict]:
     """(wanted, buffers, head_copy): where each tensor of `tensor_shapes(config)` lies in the folder's files, and what else does.
 
-    `head_copy` is the `lm_head.weight` that a file may hold although the head is tied; else it is empty. Reads headers only.
+    `head_copy` is the `lm_head.weight` that a file may hold beside the table although the head is tied; else it is empty. A tied
+    model's file may hold the head alone, which then is the table. Reads headers only.
     Raises BadInput that names the tensors missing, left over, misshapen, or of a dtype other than F32, BF16 and F16.
     """
     parameters, table_name = tensor_shapes(config), embedding_name(config)
     named, prefix = checkpoint.by_bare_name(checkpoint.find_tensors(folder)), "model." if table_name.startswith("model.") else ""
     named = {name if name.startswith("lm_head.") else prefix + name: stored for name, stored in named.items()}
+    if config.tie_word_embeddings and "lm_head.weight" in named:
+        named.setdefault(table_name, named["lm_head.weight"])
     shapes = {"lm_head.weight": parameters[table_name], **parameters} if "lm_head.weight" in named else parameters
     buffers = {}
     for name in list(named):
@@ -233,40 +262,8 @@ def check(folder: Path, config: GPT2Config | Config) -> tuple[dict, dict, dict]:
         if names:
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             raise BadInput(f"{folder} {problem} {', '.join(names[:5])}{more}; config.json and the weights must be of one model")
-    head_copy = {name: named[name] for name in shapes if name not in parameters}
+    head_copy = {name: named[name] for name in shapes if name not in parameters and named[name] != named[table_name]}
     return {name: named[name] for name in parameters}, buffers, head_copy
-
-
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt")
-
-
-def load_tokenizer(folder: Path, config: GPT2Config | Config):
-    """The folder's tokenizer as `tokenizers.Tokenizer`, from tokenizer.json or vocab.json with merges.txt; None without either.
-
-    Raises BadInput when it has ids that the embedding table lacks.
-    """
-    from tokenizers import ByteLevelBPETokenizer, Tokenizer
-
-    one, pair = folder / "tokenizer.json", (folder / "vocab.json", folder / "merges.txt")
-    try:
-        if one.is_file():
-            tokenizer = Tokenizer.from_file(str(one))
-        elif all(p.is_file() for p in pair):
-            tokenizer = Tokenizer.from_str(ByteLevelBPETokenizer(*map(str, pair)).to_str())
-        else:
-            return None
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # the library raises plain Exception, and panics derive from BaseException
-        raise BadInput(f"the tokenizer in {folder} cannot be read ({error}); fetch it again") from None
-    tokenizer.no_truncation()  # a file may carry both; here every text is encoded whole
-    tokenizer.no_padding()
-    largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
-    if largest >= config.vocab_size:
-        raise BadInput(
-            f"the tokenizer in {folder} has id {largest}, and vocab_size is {config.vocab_size}; they do not belong together"
-        )
-    return tokenizer
 
 
 def _gguf(source, dtype, digests):
@@ -278,7 +275,7 @@ def _gguf(source, dtype, digests):
         raise BadInput(f"{source}: there is no such file; check the path")
     config, weights, tokenizer, facts = gguf_file.read(path)
     manifest = _manifest(source, config, facts["tensors"], files=[_file(path, digests)])
-    manifest["eos_token_id"] = facts["eos_token_id"]
+    manifest |= {"buffers": facts["buffers"], "eos_token_id": facts["eos_token_id"]}
     return Model(config, weights, tokenizer, manifest, path=path).to(dtype)
 
 
@@ -294,7 +291,9 @@ def smollm2_file() -> Path:
 def random_model(fields: dict, seed: int = 0, dtype: torch.dtype = torch.float32, source: str = "random") -> Model:
     """A `Model` of the shape that `fields`, those of a `config.json`, say, with weights from `seed`; `source` names it."""
     config = read_config(fields, source)
-    tensors = {name: random_tensor(name, shape, seed).to(dtype) for name, shape in tensor_shapes(config).items()}
+    tensors = {
+        name: converted(random_tensor(name, shape, seed), dtype, name, source) for name, shape in tensor_shapes(config).items()
+    }
     rows = [_row(name, w.shape, _dtype_name(w.dtype), w.nbytes) for name, w in tensors.items()]
     manifest = _manifest(source, config, rows) | {"seed": seed}
     return Model(config, _weights(tensors, config), manifest=manifest, fields=fields)

@@ -2,6 +2,7 @@
 
     python examples/ch03/tokens.py                              # a line through the embedded model's tokenizer
     python examples/ch03/tokens.py --text "Good night" --model openai-community/gpt2
+    python examples/ch03/tokens.py --model smollm2 --no-special-tokens  # without what a tokenizer puts before or behind a text
 
 The tokenizer is the bundle's own. The embedded model's is a byte-level BPE, "byte-pair encoding": two pieces that often stand side
 by side have become one. It has an id for every byte, so any text has ids and comes back from them unchanged; a piece need not be a
@@ -33,11 +34,18 @@ PROMPT_LENGTHS = (5, 9, 13, 18)  # of random ids, for a model without a tokenize
 LONG = "Good night, good night! parting is such sweet sorrow,\nThat I shall say good night till it be morrow."  # cut to length
 
 
-def encode(text: str, model: Model) -> torch.Tensor:
-    """ids [1, T] of `text` by the model's tokenizer, on its device, with no special tokens added.
+def encode(text: str, model: Model, special: bool = True) -> torch.Tensor:
+    """ids [1, T] of `text` by the model's tokenizer, on its device.
 
-    Raises BadInput for a model without a tokenizer, or for text of no tokens.
+    special: with what the tokenizer puts before or behind every text by itself, a token for the beginning say, as the model has
+    been trained to see it. GPT-2's puts nothing. False for a text that goes on from another. Raises BadInput for a model without a
+    tokenizer, or for text of no tokens.
     """
+    return torch.tensor([_encoded(text, model, special).ids], device=model.device)
+
+
+def _encoded(text, model, special):
+    """What the tokenizer makes of the text: `ids`, and in `special_tokens_mask` which of them it has added."""
     if model.tokenizer is None:
         raise BadInput("this model has no tokenizer, so it takes no text (random weights have none); take another --model")
     try:
@@ -45,13 +53,13 @@ def encode(text: str, model: Model) -> torch.Tensor:
     except UnicodeEncodeError:
         raise BadInput("the text is not valid UTF-8; give it in that encoding") from None
     try:
-        ids = model.tokenizer.encode(text, add_special_tokens=False).ids
+        found = model.tokenizer.encode(text, add_special_tokens=special)
     except Exception as error:  # the library raises plain Exception, for a word that it does not know say
         raise BadInput(f"this model's tokenizer cannot encode the text ({error}); give another text") from None
-    if not ids:
+    if not found.ids:
         problem = "gives the tokenizer nothing to encode" if text else "is empty"
         raise BadInput(f"the text {problem}, and a model needs at least one token; give some text")
-    return torch.tensor([ids], device=model.device)
+    return found
 
 
 def decode(ids: torch.Tensor | list[int], model: Model) -> str:
@@ -65,6 +73,12 @@ def decode(ids: torch.Tensor | list[int], model: Model) -> str:
     return model.tokenizer.decode(ids, skip_special_tokens=False)
 
 
+def piece(id: int, model: Model) -> str:
+    """The text of one id as it stands within a text: a SentencePiece tokenizer takes the space from the first piece of all."""
+    text, spelt = decode([id], model), (model.tokenizer.id_to_token(id) or "").replace("▁", " ")
+    return spelt if spelt == " " + text else text
+
+
 def random_ids(model: Model, tokens: int, batch: int = 1, seed: int = 0) -> torch.Tensor:
     """Uniform ids [batch, tokens] of the model's vocabulary, from `seed`, on its device."""
     generator = torch.Generator().manual_seed(seed)
@@ -75,7 +89,7 @@ def random_ids(model: Model, tokens: int, batch: int = 1, seed: int = 0) -> torc
 def default_ids(model: Model, tokens: int, seed: int = 0, text: str = LONG) -> torch.Tensor:
     """ids [1, tokens] for an experiment that was given no text: the start of `text`, or random ids without a tokenizer.
 
-    Shorter where the model takes fewer.
+    What the tokenizer puts before a text is kept, what it puts behind one is cut off. Shorter where the model takes fewer.
     """
     tokens = min(tokens, model.config.n_positions)
     if model.tokenizer is None:
@@ -117,6 +131,9 @@ def options():
     """The script's argument parser."""
     parser = Parser(prog="tokens.py", description=__doc__).add("model", "json")
     parser.add_argument("--text", default=TEXT, help="what to encode")
+    parser.add_argument(
+        "--no-special-tokens", action="store_true", help="leave out the tokens that the tokenizer puts before or behind every text"
+    )
     return parser
 
 
@@ -126,16 +143,18 @@ def main(argv=None):
     args = options().parse_args(argv)
     model = load(args.model, dtype=None)
     check_finite(model, args.model)
-    ids = encode(args.text, model)  # [1, T]
+    found = _encoded(args.text, model, not args.no_special_tokens)
+    ids, added = torch.tensor([found.ids]), [bool(mark) for mark in found.special_tokens_mask]  # [1, T], and of each id if added
     rows = model.token_table[ids[0]].float()  # [T, d]
     embedding, total = embedding_share(model.config)
     gpt2_embedding, gpt2_total = embedding_share(load_config("gpt2"))
     value = {
         "text": args.text,
         "ids": ids[0].tolist(),
-        "pieces": [decode([i], model) for i in ids[0].tolist()],
+        "pieces": [piece(i, model) for i in found.ids],
+        "added": added,
         "rows": [{"first": r[:4].tolist(), "norm": r.norm().item()} for r in rows],
-        "decoded": decode(ids[0], model),
+        "decoded": decode([i for i, mark in zip(found.ids, added, strict=True) if not mark], model),
         "vocab_size": model.config.vocab_size,
         "embedding_parameters": embedding,
         "parameters": total,
@@ -145,13 +164,15 @@ def main(argv=None):
     if args.json:
         print(dump_json(value), end="")
         return
-    print(f"{args.model}: {len(args.text)} characters, {len(args.text.encode())} bytes, {ids.shape[1]} tokens\n")
+    sizes = f"{len(args.text)} characters, {len(args.text.encode())} bytes, {ids.shape[1]} tokens"
+    by_itself = f", {sum(added)} of them added by the tokenizer (--no-special-tokens leaves them out)" if any(added) else ""
+    print(f"{args.model}: {sizes}{by_itself}\n")
     print(
         table(
             ["piece", "position", "id = row", "first four of the row", "norm"],
             [
-                [repr(piece), i, id, " ".join(f"{x:+.3f}" for x in row["first"]), f"{row['norm']:.3f}"]
-                for i, (piece, id, row) in enumerate(zip(value["pieces"], value["ids"], value["rows"], strict=True))
+                [repr(text) + " (added)" * mark, i, id, " ".join(f"{x:+.3f}" for x in row["first"]), f"{row['norm']:.3f}"]
+                for i, (text, mark, id, row) in enumerate(zip(value["pieces"], added, value["ids"], value["rows"], strict=True))
             ],
         )
     )

@@ -202,10 +202,10 @@ def report(values):
 
 def draw(values, path):
     """Who hears whom, from what `measure_off` returns: rows are positions of the logits, columns the token that changes."""
-    from matplotlib.colors import LogNorm
-
     matrix = values["influence"]
     figure, axes = new_figure((5.2, 4))
+    from matplotlib.colors import LogNorm  # after `new_figure`, which imports matplotlib whatever MPLBACKEND says
+
     axes.grid(visible=False)
     seen = [x for row in matrix for x in row if x > 0] or [1.0]  # of a model that hears nothing, a white square
     few = len(matrix) <= 16  # else there is no room for numbers

@@ -9,6 +9,7 @@ import contextlib
 import io
 import json
 import math
+import sys
 import tempfile
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def library_model(model: Model, dtype: torch.dtype = torch.float32, device="cpu"
     It reads the model's files by itself. Weights that are in no file, or under names that it does not know (a training wrapper's
     prefix), are handed to it. Raises BadInput for a dtype that it refuses, and for a model that has neither files nor fields.
     """
-    import transformers
+    transformers = import_transformers()
     from huggingface_hub.errors import StrictDataclassError
 
     if dtype == torch.float64 and refuses_float64(model):
@@ -59,6 +60,15 @@ def library_model(model: Model, dtype: torch.dtype = torch.float32, device="cpu"
     return library.to(device).eval()
 
 
+def import_transformers():
+    """The library, imported; raises BadInput under `python -OO`, which takes away the docstrings that its classes are made from."""
+    if sys.flags.optimize > 1:
+        raise BadInput("transformers cannot be imported under python -OO (or PYTHONOPTIMIZE=2); run this without it")
+    import transformers
+
+    return transformers
+
+
 def _load(model, settings):
     """(the library's model, what it says of loading it), from the model's files, its fields, or its weights."""
     import transformers
@@ -76,8 +86,7 @@ def _load(model, settings):
 
 def library_config(fields: dict | None):
     """transformers' config of the fields of a `config.json`, less those that cannot matter, and without special tokens."""
-    import transformers
-
+    transformers = import_transformers()
     if fields is None:
         raise BadInput("this model has neither files nor the fields of a config.json, so transformers cannot make it")
     kept = {name: value for name, value in fields.items() if not CANNOT_MATTER.fullmatch(name)}

@@ -170,7 +170,8 @@ def rotation(at: Tensor, rope: Rope, dh: int, dtype: torch.dtype = torch.float32
 
 
 def frequencies(rope: Rope, dh: int, device="cpu") -> Tensor:
-    """Radians a position [dh / 2], as the rope says: plain, "linear" (divided by a factor), "llama3" or "yarn".
+    """Radians a position [dh / 2], as the rope says: plain, "linear" (divided by a factor), "factors" (each by its own), "llama3"
+    or "yarn".
 
     llama3 (Meta's Llama 3.1): a frequency whose wavelength is short against the original context stays, a long one is divided by
     the factor, and those between are blended. yarn (Peng et al., 2023) blends too, between the pairs that turn `fast` and `slow`
@@ -182,6 +183,8 @@ def frequencies(rope: Rope, dh: int, device="cpu") -> Tensor:
         return plain
     if rope.kind == "linear":
         return plain / rope.factor
+    if rope.kind == "factors":
+        return plain / torch.tensor(rope.factors, dtype=torch.float64, device=device)
     if rope.kind == "yarn":
 
         def pair_that_turns(times):  # as an index, not whole; it turns so often within the original context

@@ -1,5 +1,10 @@
-"""How a figure is drawn by matplotlib, to a file that is written whole. Readable in grey: lines differ in marker."""
+"""How a figure is drawn by matplotlib, to a file that is written whole. Readable in grey: lines differ in marker.
 
+A figure depends on its values alone. It is drawn with matplotlib's own defaults and fonts, whatever a reader's `matplotlibrc` says,
+and on no window's canvas, whatever `MPLBACKEND` names.
+"""
+
+import contextlib
 import io
 import os
 from pathlib import Path
@@ -23,22 +28,52 @@ def check_target(path):
 
 
 def new_figure(size=(7, 4)):
-    import matplotlib
+    """(figure, axes) of `size` in inches. Until `write_figure` has it, all is drawn with matplotlib's own defaults."""
+    settings = contextlib.ExitStack()
+    settings.enter_context(own_defaults())
+    from matplotlib.figure import Figure  # by itself, and not by pyplot, which would look for a window to show it in
 
-    matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "inference-lab"  # the same drawing gives the same file
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=size, layout="constrained")  # on white, so that a dark page shows it as well
+    figure = Figure(figsize=size, layout="constrained")  # on white, so that a dark page shows it as well
+    figure.own_defaults = settings
+    axes = figure.subplots()
     axes.grid(alpha=0.3)
     return figure, axes
 
 
 def write_figure(figure, path):
-    from matplotlib import pyplot
-
+    """Write the figure to `path`, in the format that it ends in; the reader's settings hold again after it."""
     data, form = io.BytesIO(), Path(path).suffix.lower().lstrip(".")
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form)
-    figure.savefig(data, format=form, dpi=150, metadata=metadata)
-    pyplot.close(figure)
+    with figure.own_defaults, own_defaults():
+        figure.savefig(data, format=form, dpi=150, metadata=metadata)
     write_whole(path, data.getvalue())
+
+
+@contextlib.contextmanager
+def own_defaults():
+    """matplotlib with its own defaults, its own fonts, and ids that are the same each time; the settings before come back after it.
+
+    Raises BadInput for a `matplotlibrc` that stops matplotlib from being imported.
+    """
+    matplotlib = _import_matplotlib()
+    from matplotlib.font_manager import fontManager
+
+    carried = matplotlib.get_data_path()
+    fontManager.ttflist.sort(key=lambda font: not font.fname.startswith(carried))  # of two alike, the first is taken
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        # the one family that matplotlib carries: other names would be looked for among the reader's fonts
+        matplotlib.rcParams.update({"font.family": "DejaVu Sans", "svg.hashsalt": "inference-lab"})
+        yield
+
+
+def _import_matplotlib():
+    backend = os.environ.pop("MPLBACKEND", None)  # a notebook leaves one here that no script has, and the import fails on it
+    try:
+        import matplotlib
+    except (ValueError, OSError) as error:
+        raise BadInput(f"matplotlib cannot be imported ({error}); look at the file matplotlibrc that it reads") from None
+    finally:
+        if backend is not None:
+            os.environ["MPLBACKEND"] = backend
+    return matplotlib
