@@ -93,6 +93,13 @@ def llama_model(**changes):
     return Model(of, weights(of), fields=llama_fields(**changes))
 
 
+def published_fields(kind, **changes):
+    """The fields of a tiny config.json of any family, as chapter 14 has them, with `changes`."""
+    from examples.ch14.peers import TINY
+
+    return {"model_type": kind, **TINY[kind], **changes}
+
+
 def write_folder(folder, tensors=None, values=None, prefix="", name="model.safetensors"):
     """A model folder: config.json of `values` (None: G) and one file of `tensors` (None: the tiny weights)."""
     folder = Path(folder)

@@ -121,13 +121,15 @@ class Hub(FolderCase):
             self.assertOneLine(self.fetch("somebody/nothing", server.url), "no model somebody/nothing", "spelling")
             self.assertOneLine(self.fetch(f"{REPO}@v9", server.url), "no revision 'v9'")
         with self.serve("gated") as server:
-            self.assertOneLine(self.script(REPO, server.url), "gated", "HF_TOKEN")
+            self.assertOneLine(self.fetch(REPO, server.url), "gated", "HF_TOKEN")
         with self.serve("broken") as server:
             self.assertOneLine(self.fetch(REPO, server.url), REPO, "try again")
 
     def test_interrupted_then_whole(self):
+        impatient = "import time\ntime.sleep = lambda seconds: None\n"  # the library waits before each new try
         with self.serve("interrupted") as server:
-            self.assertOneLine(self.fetch(REPO, server.url), "interrupted", "again")
+            done = self.script(REPO, server.url, program=("-c", impatient + FETCH))
+            self.assertOneLine(done, "interrupted", "again")
             server.fault = None
             self.assertEqual(self.fetch(REPO, server.url).returncode, 0)
 

@@ -62,17 +62,17 @@ class Tokens(FolderCase):
         first = encode("a", self.model)[0, 0].item()
         self.assertEqual(self.model.tokenizer.id_to_token(first), "a")
 
-    def test_nothing_is_added_where_it_is_left_out(self):
+    def test_what_a_tokenizer_adds_is_there_unless_it_is_not_wanted(self):
         from tokenizers import Tokenizer
         from tokenizers.processors import TemplateProcessing
 
         eager = Tokenizer.from_str(self.model.tokenizer.to_str())
         end = eager.token_to_id("<|endoftext|>")
         eager.post_processor = TemplateProcessing(single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", end)])
-        self.assertEqual(eager.encode("a").ids[0], end)
-        self.assertEqual(
-            encode("a", replace(self.model, tokenizer=eager), special=False).tolist(), encode("a", self.model).tolist()
-        )
+        plain, one = encode("a", self.model).tolist(), replace(self.model, tokenizer=eager)
+        self.assertEqual(encode("a", one).tolist(), [[end, *plain[0]]])
+        self.assertEqual(encode("a", one, special=False).tolist(), plain)
+        self.assertEqual(encode("a", self.model, special=False).tolist(), plain)  # which adds nothing
 
     def test_the_library_gives_the_same_ids(self):
         from transformers import AutoTokenizer
@@ -123,7 +123,8 @@ class Tokens(FolderCase):
         for i, (ids, length) in enumerate(zip(found, (5, 9, 13, 16), strict=True)):  # of 18 as many as the model takes
             self.assertTrue(torch.equal(ids, random_ids(TINY, length, seed=2 + i)))
         short = replace(self.model, config=replace(self.model.config, n_positions=6))
-        self.assertEqual([ids.shape[1] for ids in prompt_batches(short)], [5, 6, 6, 6])
+        cut = [encode(text, short)[:, :6].tolist() for text in PROMPTS]
+        self.assertEqual([ids.tolist() for ids in prompt_batches(short)], cut)
         self.assertEqual(prompt_batches(short, ("a b c d e f g h",))[0].shape[1], encode("a b c d e f g h", short).shape[1])
         with self.assertRaisesRegex(BadInput, "no tokenizer"):
             prompt_batches(TINY, ("a",))

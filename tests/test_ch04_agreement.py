@@ -10,7 +10,7 @@ from unittest import mock
 import torch
 
 from examples.ch02.model import load, run
-from examples.ch03.tokens import PROMPTS
+from examples.ch03.tokens import PROMPTS, encode
 from examples.ch04 import agreement as room
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.agreement import BOUND, agreement, edge_shapes, main, measure, measure_points
@@ -138,10 +138,10 @@ class Script(RoomCase):
         self.assertTrue(self.values(main, "--model", folder)["agreement"]["held"])
 
     def test_a_prompt(self):
+        points = measure_points(loaded(), encode("Good night", loaded()), library_of())
         value = self.values(main, "--prompt", "Good night")
+        self.assertMeasured(value, agreement=measure(loaded(), ("Good night",), library_of()), layers=points)
         self.assertEqual([(r["prompt"], r["tokens"]) for r in value["agreement"]["prompts"]], [("Good night", 3)])
-        points = measure_points(loaded(), torch.tensor([[1, 2, 3]]), library_of())
-        self.assertEqual(value["layers"]["tensors"], points["tensors"])
         self.page(main, "--prompt", "a word " * 40)
 
     def test_dtype_and_seed(self):
@@ -192,7 +192,7 @@ class Script(RoomCase):
     def test_help(self):
         status, out, _ = call(main, "--help")
         self.assertEqual(status, 0)
-        self.assertIn("example: python examples/ch04/agreement.py", out)
+        self.assertIn("examples:\n  python examples/ch04/agreement.py\n", out)
 
 
 if __name__ == "__main__":

@@ -88,8 +88,17 @@ class WithMask(unittest.TestCase):
         with mock.patch.object(gpt2, "attention", shifted_mask(0)):  # hides the position itself: row 0 sees nothing
             self.assertTrue(math.isnan(change_last(MODEL, IDS)[0][0]))
             self.assertTrue(math.isnan(measure(MODEL, IDS, ())["largest_earlier_change"]))
+        with mock.patch.object(gpt2, "attention", shifted_mask(2)):  # of one layer: only the last but one hears the last
+            self.assertGreater(measure(model(n_layer=1), IDS, ())["largest_earlier_change"], 1e-3)
         with llama_off_by_one():
             self.assertGreater(measure(LLAMAS, IDS, ())["influence_above_diagonal"], 1e-3)
+
+    def test_an_old_mask_is_told_by_sharpened_weights_alone(self):
+        old = gpt2.causal_mask
+        with mock.patch.object(gpt2, "causal_mask", lambda *args: old(*args).clamp(min=-1e4)):
+            found = measure(MODEL, IDS, ())
+        self.assertEqual((found["influence_above_diagonal"], found["largest_earlier_change"]), (0.0, 0.0))
+        self.assertGreater(found["sharpened_above_diagonal"], 1e-3)
 
     def test_a_wrong_mask_breaks_the_record(self):
         record = next(r for r in read_json(ROOT / "research/ch04/results.json")["results"] if r["id"] == "ch04.mask")

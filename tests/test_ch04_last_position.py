@@ -25,15 +25,16 @@ class Measure(unittest.TestCase):
 
     def test_only_the_last_position_is_unembedded(self):
         for one in (MODEL, LLAMAS):
-            right, shapes = program(one).unembed, []
+            right, streams = program(one).unembed, []
 
-            def spy(x, *rest, right=right, shapes=shapes):
-                shapes.append(tuple(x.shape))
+            def spy(x, *rest, right=right, streams=streams):
+                streams.append(x)
                 return right(x, *rest)
 
             with mock.patch.object(program(one), "unembed", spy):
                 last_position_saving(one, 8, runs=1)
-            self.assertEqual(shapes, [(1, 8, 8), (1, 1, 8)] * 2)
+            self.assertEqual([tuple(x.shape) for x in streams], [(1, 8, 8), (1, 1, 8)] * 2)
+            self.assertTrue(torch.equal(streams[0][:, -1:], streams[1]))
 
     def test_times_and_savings(self):
         """A slow first turn, then 4 s for all and 1 s for the last."""
@@ -61,6 +62,11 @@ class Script(RoomCase):
             value = self.values(main, "--model", self.tiny(), "--tokens", "4", "--runs", 2, "--seed", 5)
         self.assertMeasured(value, **{"last-position": times})
         self.assertEqual(measured.call_args.args[1:4], ([4], 2, 5))
+
+    def test_lengths_where_none_are_given(self):
+        with mock.patch.object(room, "measure", return_value=measure(MODEL, [4], 1)) as measured:
+            self.values(main, "--model", self.tiny(n_positions=2000))
+        self.assertEqual(measured.call_args.args[1], [16, 128, 512])
 
     def test_pages(self):
         self.page(main, "--model", self.tiny(), "--tokens", "4,8", "--runs", 1)

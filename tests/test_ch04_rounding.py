@@ -37,6 +37,8 @@ class Measure(unittest.TestCase):
             self.assertAlmostEqual(row["largest_logit"], max(run(exact, ids).abs().max().item() for ids in BATCHES))
         self.assertEqual(rows["float64"]["ours"], 0.0)
         self.assertLess(rows["float64"]["library"], 1e-14)
+        turned = distance_from_float64(MODEL, BATCHES[::-1], tuple(rows))  # the worst of all batches, not the last one's
+        self.assertEqual({r["dtype"]: r for r in turned}, rows)
         self.assertLess(rows["float32"]["ours"], 1e-2 * rows["bfloat16"]["ours"])
 
     def test_half_precision_runs_only_what_it_has_time_for(self):
@@ -93,6 +95,13 @@ class Measure(unittest.TestCase):
             error = (run(MODEL, ids).double() - reference).abs().max() / reference.abs().max()
             self.assertAlmostEqual(row["relative_error"], error.item(), places=15)
             self.assertGreater(row["relative_error"], 0)
+
+    def test_growth(self):
+        one = model(n_positions=300)
+        found = room.measure_growth(one, seed=5)
+        self.assertEqual(found["layers"], error_by_layer(one, random_ids(one, 64, seed=5)))
+        self.assertEqual(found["lengths"], error_by_length(one, [1, 16, 64, 256], seed=5))
+        self.assertEqual([r["tokens"] for r in room.measure_growth(MODEL)["lengths"]], [1, 16])
 
 
 class Script(RoomCase):

@@ -47,7 +47,9 @@ class Table(unittest.TestCase):
         self.assertEqual({math.prod(s) for s in squares}, {7 * 7, 3 * 2 * 7 * 7})
         rows = tensor_table(config(), 7, 3)
         self.assertEqual({math.prod(r["shape"]) for r in rows if r["growth"] == "T^2"}, {7 * 7, 3 * 2 * 7 * 7})
-        self.assertEqual({r["point"] for r in rows if not r["traced"]}, {"mask", "qkv", "mixed", "inner"})
+        between = {r["point"]: r["shape"] for r in rows if not r["traced"]}
+        self.assertEqual(between, {"mask": [7, 7], "qkv": [3, 7, 24], "mixed": [3, 7, 8], "inner": [3, 7, 32]})
+        self.assertLessEqual({tuple(shape) for shape in between.values()}, set(passes[0]))
         largest = max(math.prod(s) for s in passes[0])
         self.assertEqual(largest, max(math.prod(r["shape"]) for r in rows))
 

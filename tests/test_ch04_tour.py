@@ -8,6 +8,7 @@ import torch
 from examples.ch02.model import load, run
 from examples.ch03.tokens import encode, random_ids
 from examples.ch04 import gpt2_from_scratch as gpt2
+from examples.ch04 import tour
 from examples.ch04.agreement import agreement
 from examples.ch04.causal_mask import change_last
 from examples.ch04.gpt2_from_scratch import PROMPT, next_tokens
@@ -42,6 +43,11 @@ class Measure(unittest.TestCase):
         with mock.patch.object(gpt2, *FAULTS["no mask at all"]):
             self.assertGreater(measure(MODEL, ids, library)["mask_change_earlier"], 1e-3)
 
+    def test_every_position_before_the_last_counts(self):
+        with mock.patch.object(tour, "change_last", return_value=([3.0, 1.0, 2.0], [])):
+            found = measure(MODEL, random_ids(MODEL, 3), library_model(MODEL))
+        self.assertEqual((found["mask_change_earlier"], found["mask_change_last"]), (3.0, 2.0))
+
 
 class Script(RoomCase):
     def test_json_is_what_was_measured(self):
@@ -74,6 +80,8 @@ class Script(RoomCase):
         folder = write_folder(self.folder / "llama", LLAMAS.weights, LLAMA)
         found = self.values(main, "--model", folder, "--dtype", "float64")["tour"]["agreement"]
         self.assertLessEqual(found["relative_difference"], 1e-6)
+        found = self.values(main, "--model", self.tiny(), "--dtype", "float64")["tour"]["agreement"]
+        self.assertLessEqual(found["relative_difference"], 1e-13)  # the library is in float64 too
         half = self.values(main, "--model", folder, "--dtype", "bfloat16")["tour"]["agreement"]
         self.assertGreater(half["relative_difference"], 1e-4)
 

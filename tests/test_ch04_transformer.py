@@ -93,6 +93,8 @@ class Tiny(unittest.TestCase):
         right = tiny.parameter_count
         with mock.patch.object(tiny, "parameter_count", lambda config: right(config) - config.n_embd):
             self.assertFalse(tiny.measure()["all_equal"])
+        with mock.patch.object(tiny, "parameter_count", lambda config: right(config) - (config.n_layer == 4)):
+            self.assertFalse(tiny.measure()["all_equal"])  # wrong at one depth alone
 
 
 class Script(RoomCase):

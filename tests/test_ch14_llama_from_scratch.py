@@ -13,16 +13,16 @@ from safetensors.torch import save_file
 
 from examples.ch02 import manifest
 from examples.ch02.config import Rope
-from examples.ch02.families import ROPE_KINDS, rope_from
 from examples.ch02.layout import tensor_shapes
 from examples.ch02.model import load, run, save
+from examples.ch02.ropes import ROPE_KINDS, rope_from
 from examples.ch03.tokens import embedding_share, random_ids
 from examples.ch04 import cost_model
 from examples.ch04.agreement import agreement
 from examples.ch04.causal_mask import above_diagonal, influence
 from examples.ch04.library import library_model, library_trace
 from examples.ch05.generate import generate
-from examples.ch10.cache_parity import flops_of_loop
+from examples.ch10.cache_cost import flops_of_loop
 from examples.ch10.kv_cache import Cached, KVCache, forward_cached
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14.costs import flops_per_token

@@ -12,8 +12,9 @@ from examples.ch03.tokens import random_ids
 from examples.ch10 import kv_cache
 from examples.ch10.kv_cache import cache_bytes
 from examples.ch14 import peers, variants, window_reach
+from examples.ch14.configs import config_named
+from examples.ch14.decode_trace import decode_step
 from examples.ch14.prefix_reuse import forward_at
-from examples.ch14.serving import config_named, decode_step
 from examples.ch14.window_reach import measure, reach, request_row
 from examples.lab.script import parse_json
 from scripts.experiments import experiment

@@ -1,15 +1,18 @@
-"""How scripts are called and answer: one line for bad input, strict JSON (C52a), files written whole."""
+"""How scripts are called and answer: one line for bad input, strict JSON, files written whole."""
 
 import argparse
 import contextlib
 import io
-import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
 import unittest
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import torch
@@ -17,8 +20,10 @@ import torch
 from examples.lab.script import (
     BadInput,
     Parser,
+    answer,
     command,
     dump_json,
+    finite,
     number_list,
     parse_json,
     progress_bar,
@@ -27,7 +32,7 @@ from examples.lab.script import (
     whole_number,
     write_whole,
 )
-from tests.support import ROOT, FolderCase, call, slow
+from tests.support import ROOT, FolderCase, call
 
 
 class Command(FolderCase):
@@ -62,28 +67,53 @@ class Command(FolderCase):
 
         self.assertEqual(call(main, "a"), (0, "done ['a']\n", ""))
 
-    @slow
-    def test_streams_that_cannot_show_everything(self):
-        script = [sys.executable, "examples/ch03/tokens.py", "--text", "é🤖"]
-        plain = {**os.environ, "PYTHONIOENCODING": "ascii"}
-        done = subprocess.run(script, cwd=ROOT, capture_output=True, env=plain)
-        self.assertEqual((done.returncode, done.stderr), (0, b""))
-        done = subprocess.run([*script, "--json"], cwd=ROOT, capture_output=True, env=plain)
-        self.assertEqual(json.loads(done.stdout)["text"], "é🤖")
-        for closed in (">&-", "2>&-"):
-            done = subprocess.run(
-                f"{sys.executable} examples/ch04/tiny_transformer.py {closed}", shell=True, cwd=ROOT, capture_output=True
-            )
-            self.assertEqual((done.returncode, done.stderr), (0, b""))
+    def test_a_stream_that_cannot_show_everything(self):
+        @command
+        def main(argv):
+            print("é🤖")
+
+        data = io.BytesIO()
+        with mock.patch("sys.stdout", io.TextIOWrapper(data, "ascii")) as out:
+            self.assertEqual(main([]), 0)
+            out.flush()
+            self.assertEqual(data.getvalue(), b"\\xe9\\U0001f916\n")
+
+    def test_a_stream_that_is_closed(self):
+        """As in `python script.py >&-`, where Python has no stream at all."""
+
+        @command
+        def main(argv):
+            print("words")
+            print("words", file=sys.stderr)
+
+        for closed, other in (("stdout", "stderr"), ("stderr", "stdout")):
+            with mock.patch.object(sys, closed, None), mock.patch.object(sys, other, io.StringIO()):
+                self.assertEqual(main([]), 0)
+                getattr(sys, closed).close()
 
     def test_parser(self):
-        parser = Parser(prog="x").add("model", "threads", "seed", "json")
+        parser = Parser(prog="x").add("model", "dtype", "device", "prompt", "threads", "seed", "plot", "json")
         args = parser.parse_args([])
         self.assertEqual((args.model, args.threads, args.seed, args.json), ("embedded", 1, 0, False))
+        self.assertEqual((args.dtype, args.device, args.prompt, args.plot), ("float32", "cpu", None, None))
         self.assertIn("default: embedded", parser.format_help())
-        for argv in (["--thr", "1"], ["--threads", "0"], ["--threads", "x"], ["--seed", "-1"], ["more"], ["--model"]):
-            with self.assertRaises(BadInput):
+        args = parser.parse_args(["--plot", "a/b.svg", "--prompt", "", "--dtype", "float16", "--seed", str(2**63 - 1)])
+        self.assertEqual((args.plot, args.prompt, args.dtype, args.seed), (Path("a/b.svg"), "", "float16", 2**63 - 1))
+        for argv in (
+            *(["--thr", "1"], ["--threads", "0"], ["--threads", "1025"], ["--threads", "x"], ["--seed", "-1"]),
+            *(["--seed", str(2**63)], ["more"], ["--model"], ["--dtype", "int8"], ["--device", "tpu"]),
+        ):
+            with self.assertRaisesRegex(BadInput, "x --help"):
                 parser.parse_args(argv)
+
+    def test_help_has_the_first_line_and_the_examples_as_they_stand(self):
+        long = "python a.py --model somebody/a-model-with-a-very-long-name-indeed"
+        shown = Parser(prog="a.py", description=f"What it shows.\n\n    python a.py\n    {long}  # words\n\nMore.").format_help()
+        self.assertIn("\n\nWhat it shows.\n\n", shown)
+        self.assertTrue(shown.endswith(f"\nexamples:\n  python a.py\n  {long}  # words\n"), shown)
+        self.assertNotIn("More.", shown)
+        self.assertNotIn("example", Parser(prog="a.py", description="What it shows.").format_help())
+        Parser(prog="a.py", description=None).format_help()  # as where Python takes docstrings out
 
     def test_numbers(self):
         self.assertEqual(whole_number(1)("7"), 7)
@@ -105,6 +135,48 @@ class Command(FolderCase):
         process.stdout.close()
         self.assertEqual((process.stderr.read(), process.wait()), (b"", 0))
         process.stderr.close()
+
+
+class Answer(FolderCase):
+    """A script's answer: text, or with --json one strict object; the figure is drawn first, of the same values."""
+
+    def answer(self, values, draw=None, **args):
+        args = SimpleNamespace(**dict(model="embedded", seed=3, json=False) | args)
+        return call(command(lambda argv: answer(args, values, lambda v: f"n is {v['one']['n']}.", draw)))
+
+    def test_text_or_json(self):
+        self.assertEqual(self.answer({"one": {"n": 2}}), (0, "n is 2.\n", ""))
+        status, out, err = self.answer({"one": {"n": 2.5}, "two": {"rows": [1, None, "é"]}}, json=True, plot=None)
+        self.assertEqual((status, err), (0, ""))
+        self.assertEqual(
+            parse_json(out),
+            {"ran_with": {"model": "embedded", "seed": 3}, "one": {"n": 2.5}, "two": {"rows": [1, None, "é"]}},
+        )
+
+    def test_what_is_no_number_is_null_with_a_reason(self):
+        out = self.answer({"one": {"n": math.nan, "rows": [{"a": 1.0}, {"a": -math.inf}]}}, json=True)[1]
+        value = parse_json(out)
+        self.assertEqual(value["one"], {"n": None, "rows": [{"a": 1.0}, {"a": None}]})
+        self.assertEqual(value["not_finite"], ["one.n: nan", "one.rows[1].a: -inf"])
+        self.assertNotIn("not_finite", finite({"n": 1.0}))
+
+    def test_a_figure_is_drawn_of_the_same_values(self):
+        drawn, path = [], self.folder / "a.svg"
+
+        def draw(values, where):
+            drawn.append((values, where))
+
+        values = {"one": {"n": 2}}
+        self.assertEqual(self.answer(values, draw, plot=path)[1], f"n is 2.\n\nplot: {path}\n")
+        self.assertNotIn("plot", self.answer(values, draw, plot=path, json=True)[1])
+        self.assertEqual(drawn, [(values, path)] * 2)
+        self.assertEqual(self.answer(values, draw, plot=None)[1], "n is 2.\n")
+
+    def test_a_figure_that_cannot_be_drawn_prints_nothing(self):
+        def draw(values, where):
+            raise BadInput("no room")
+
+        self.assertEqual(self.answer({"one": {"n": 2}}, draw, plot=self.folder / "a.svg"), (2, "", "error: no room\n"))
 
 
 class Json(FolderCase):
@@ -185,9 +257,6 @@ class ClosedPipe(unittest.TestCase):
 
         def alone(argv):
             raise BrokenPipeError
-
-        import os
-        from unittest import mock
 
         with mock.patch.object(os, "dup2"), mock.patch("sys.stdout", mock.Mock(fileno=lambda: 1)):
             self.assertEqual([command(body)([]) for body in (after_interrupt, alone)], [130, 0])

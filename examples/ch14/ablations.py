@@ -22,7 +22,6 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 from examples.ch02.config import general
 from examples.ch02.model import general_form, load_for
 from examples.ch03.tokens import decode
-from examples.ch14.held_text import PLAY as PLAY  # family_agreement.py still imports it from here
 from examples.ch14.held_text import bins, cycle, greedy, held_windows, losses, prompt
 from examples.lab.experiment import Experiment
 from examples.lab.figure import check_target, new_figure, write_figure

@@ -20,8 +20,8 @@ from examples.ch02.config import Config
 from examples.ch02.model import run
 from examples.ch03.tokens import random_ids
 from examples.ch10.kv_cache import cache_bytes
+from examples.ch14.configs import config_named
 from examples.ch14.norm_depth import small_model
-from examples.ch14.serving import config_named
 from examples.ch14.ten_choices import options_of
 from examples.lab.experiment import Experiment
 from examples.lab.script import Parser, answer, command, table, whole_number
