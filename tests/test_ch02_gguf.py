@@ -17,7 +17,7 @@ from examples.ch05.generate import end_tokens
 from examples.ch14 import llama_from_scratch as llama
 from examples.lab.script import BadInput
 from tests.gguf_writer import hf_to_gguf, write
-from tests.support import IDS, FolderCase, installed, llama_model, loaded, needs_smollm2, slow  # noqa: F401
+from tests.support import IDS, FolderCase, llama_model, loaded, needs_smollm2, slow
 
 
 def model(**changes):

@@ -90,6 +90,13 @@ class Measure(unittest.TestCase):
         found = measure(zeros, IDS)
         self.assertEqual([found[key] for key in ("rms_growth", "largest_growth", "largest_over_median_max")], [None] * 3)
 
+    def test_of_two_tokens_the_second_is_without_the_first(self):
+        kept = Trace("residual")
+        run(MODEL, IDS[:, :2], trace=kept)
+        second = kept["residual", 0][0, 1].double()
+        found = residual_statistics(MODEL, IDS[:, :2])[1]["rms_without_first"]
+        self.assertAlmostEqual(found, second.square().mean().sqrt().item())
+
     def test_one_token_has_no_others(self):
         found = measure(MODEL, IDS[:, :1])
         self.assertEqual([r["rms_without_first"] for r in found["layers"]], [None] * 3)

@@ -1,12 +1,13 @@
 """What a record keeps of a measurement: plain values, rounded by the kind of evidence."""
 
+import math
 import unittest
 from dataclasses import replace
 
 import numpy as np
 import torch
 
-from examples.lab.experiment import Experiment, above, largest, median_after, plain, sig, tolerance, worst
+from examples.lab.experiment import Experiment, above, largest, median_after, plain, relative, sig, tolerance, worst, worst_row
 
 VALUES = {"x": 1.23456, "n": 1234567, "rows": [{"ms": 9.8765, "shares": [0.123456, 2], "name": "a"}], "deep": {"ms": [1.23456]}}
 
@@ -105,6 +106,23 @@ class Numbers(unittest.TestCase):
             self.assertNotEqual(found, found)
         self.assertEqual(median_after([100.0, 1.0, 3.0, 2.0]), 2.0)
         self.assertEqual(median_after([100.0, 50.0, 3.0], discarded=2), 3.0)
+
+
+class Worst(unittest.TestCase):
+    """The worst of some numbers: a NaN is worse than any, and nothing is a part of nothing."""
+
+    def test_of_rows(self):
+        rows = [{"a": 1.0}, {"a": 3.0}, {"a": 2.0}]
+        self.assertIs(worst_row(rows, "a"), rows[1])
+        for at in range(3):
+            broken = [dict(row) for row in rows]
+            broken[at]["a"] = math.nan
+            self.assertIs(worst_row(broken, "a"), broken[at])
+
+    def test_relative(self):
+        self.assertEqual((relative(1.0, 4.0), relative(3.0, 0.0), relative(0.0, 0.0)), (0.25, 3.0, 0.0))
+        self.assertTrue(math.isnan(relative(1.0, math.nan)))
+        self.assertTrue(math.isnan(relative(math.nan, 0.0)))
 
 
 if __name__ == "__main__":

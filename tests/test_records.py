@@ -46,11 +46,11 @@ class MeasuredAgain(unittest.TestCase):
     def setUpClass(cls):
         threads = torch.get_num_threads()
         cls.addClassCleanup(torch.set_num_threads, threads)
-        torch.set_num_threads(2)
 
     def measure_again(self, chosen):
         models = Models()
         for e in sorted(chosen, key=lambda e: (e.loads, e.model)):  # so that each model is loaded once
+            torch.set_num_threads(e.threads)
             with self.subTest(e.id):
                 found = e.values(models.get(e.model) if e.loads else None)
                 self.assertEqual(differences(e.kind, RECORDS[e.id]["values"], found), [])
