@@ -11,8 +11,11 @@ def hf_to_gguf(heads, dh):
     return np.arange(heads * dh).reshape(heads, 2, dh // 2).swapaxes(1, 2).reshape(-1)
 
 
-def write(path, made, fields=(), drop=(), extra=(), order=True, architecture="llama", types=()):
-    """A GGUF file of `made`, as llama.cpp's converter lays it out; order=False leaves the rows of q and k as they are."""
+def write(path, made, fields=(), drop=(), extra=(), order=True, architecture="llama", types=(), tokenizer=None):
+    """A GGUF file of `made`, as llama.cpp's converter lays it out; order=False leaves the rows of q and k as they are.
+
+    fields: {key of the architecture: value}. tokenizer: {key of tokenizer.ggml: value}; None is an end token alone, 9.
+    """
     of = made.config
     writer = gguf.GGUFWriter(path, architecture)
     facts = {
@@ -21,12 +24,19 @@ def write(path, made, fields=(), drop=(), extra=(), order=True, architecture="ll
         **{"attention.head_count_kv": of.kv_heads, "attention.key_length": of.head_width},
         **{"attention.layer_norm_rms_epsilon": of.norm_eps, "rope.freq_base": float(of.rope.theta)},
     } | dict(fields)
+    adds = {
+        int: writer.add_uint32,
+        float: writer.add_float32,
+        str: writer.add_string,
+        bool: writer.add_bool,
+        list: writer.add_array,
+    }
     for name, value in facts.items():
-        if value is None or name in drop:
-            continue
-        add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string, bool: writer.add_bool}[type(value)]
-        add(f"{architecture}.{name}", value)
-    writer.add_uint32("tokenizer.ggml.eos_token_id", 9)
+        if value is not None and name not in drop:
+            key = name if name.startswith("split.") else f"{architecture}.{name}"
+            adds[type(value)](key, value)
+    for name, value in ({"eos_token_id": 9} if tokenizer is None else tokenizer).items():
+        adds[type(value)](f"tokenizer.ggml.{name}", value)
     theirs = {v: k for k, v in gguf_file.NAMES.items()}
     outside = {v: k for k, v in gguf_file.OUTSIDE.items()}
     tensors = {}

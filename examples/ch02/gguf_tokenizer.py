@@ -99,7 +99,7 @@ def tokenizer_of(fields: dict, rows: int, path: Path):
         # a SentencePiece file that says nothing begins a text with bos
         for name, key, default in (("bos", "add_bos_token", kind == "llama"), ("eos", "add_eos_token", False)):
             if keys.flag(key, default) and named[name] is None and keys.get(key):
-                raise keys.bad(key, f"is true, and there is no {KEY}{NAMED[name]}")
+                raise keys.bad(key, f"is true, and {KEY}{NAMED[name]} is not there")
             around.append(spelt[named[name]] if keys.flag(key, default) and named[name] is not None else None)
         put_around(tokenizer, *around)
     except BadInput:

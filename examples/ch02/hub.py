@@ -1,6 +1,8 @@
 """A model folder from the Hugging Face hub: config, tokenizer and safetensors files of one commit, and nothing else."""
 
+import contextlib
 import hashlib
+import io
 import os
 import re
 from pathlib import Path
@@ -18,8 +20,9 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?")
 def fetch(source: str) -> tuple[Path, str]:
     """(folder, commit) of a hub id `owner/name[@revision]`, from the cache where it is there already.
 
-    All files come from one commit, the one that the revision (`main` without one) names now. `HF_ENDPOINT`, `HF_HOME` and
-    `HF_HUB_OFFLINE` mean what they mean to huggingface_hub. Raises BadInput for each way in which this can fail.
+    All files come from one commit, the one that the revision (`main` without one) names now. `HF_ENDPOINT`, `HF_HOME`,
+    `HF_HUB_OFFLINE` and its other variables mean what they mean to huggingface_hub. Raises BadInput for each way in which this can
+    fail.
     """
     repo, _, revision = source.partition("@")
     try:
@@ -33,13 +36,23 @@ def fetch(source: str) -> tuple[Path, str]:
 
 
 def _download(repo, revision):
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.utils import disable_progress_bars, logging
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # where it says before what is wrong
+            from huggingface_hub import snapshot_download
+            from huggingface_hub.utils import disable_progress_bars, logging
+    except ValueError as error:
+        raise bad_variable(error) from None
 
     logging.set_verbosity_error()
     if not os.isatty(2):
         disable_progress_bars()
     return snapshot_download(repo, revision=revision, allow_patterns=FILES)
+
+
+def bad_variable(error: ValueError) -> BadInput:
+    """What to raise for an error in importing huggingface_hub, or what imports it: it reads the environment as it is imported."""
+    names = ", ".join(sorted(name for name in os.environ if name.startswith("HF_"))) or "none"
+    return BadInput(f"a variable HF_... of the environment is not what it has to be ({error}); set are {names}")
 
 
 def _explain(error, repo, revision):
@@ -59,7 +72,7 @@ def _explain(error, repo, revision):
             f"there is no model {repo} on the hub, or it is private: check the spelling, or set HF_TOKEN",
         ),
         (errors.HFValidationError, f"{repo!r} is not a hub id; give owner/name"),
-        (errors.OfflineModeIsEnabled, f"{at} is not in the cache and HF_HUB_OFFLINE is set; unset it, or give a folder"),
+        (errors.OfflineModeIsEnabled, f"{at} is not in the cache and {_offline()} is set; unset it, or give a folder"),
     ]
     for kind, text in known:
         if any(isinstance(e, kind) for e in chain):
@@ -82,6 +95,11 @@ def _explain(error, repo, revision):
     if names & {"ConnectError", "ConnectTimeout", "LocalEntryNotFoundError"}:
         return f"{at} is not in the cache and the hub cannot be reached; go online, or give a folder or the embedded model ({text})"
     return f"{at} could not be fetched; give a folder instead ({text})"
+
+
+def _offline():
+    """The variable that keeps huggingface_hub from the network: there are two."""
+    return next((n for n in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE") if os.environ.get(n)), "HF_HUB_OFFLINE")
 
 
 def _check_digests(folder, repo):

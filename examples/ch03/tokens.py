@@ -11,6 +11,7 @@ whole character.
 
 import math
 import sys
+from itertools import takewhile
 from pathlib import Path
 
 if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
@@ -73,6 +74,12 @@ def decode(ids: torch.Tensor | list[int], model: Model) -> str:
     return model.tokenizer.decode(ids, skip_special_tokens=False)
 
 
+def before_text(model: Model) -> list[int]:
+    """The ids that the tokenizer puts before every text by itself: of many models one, of GPT-2 none."""
+    found = _encoded("a", model, True)
+    return [id for id, _ in takewhile(lambda pair: pair[1], zip(found.ids, found.special_tokens_mask, strict=True))]
+
+
 def piece(id: int, model: Model) -> str:
     """The text of one id as it stands within a text: a SentencePiece tokenizer takes the space from the first piece of all."""
     text, spelt = decode([id], model), (model.tokenizer.id_to_token(id) or "").replace("▁", " ")
@@ -86,15 +93,16 @@ def random_ids(model: Model, tokens: int, batch: int = 1, seed: int = 0) -> torc
     return ids.to(model.device)
 
 
-def default_ids(model: Model, tokens: int, seed: int = 0, text: str = LONG) -> torch.Tensor:
+def default_ids(model: Model, tokens: int, seed: int = 0, text: str = LONG, special: bool = True) -> torch.Tensor:
     """ids [1, tokens] for an experiment that was given no text: the start of `text`, or random ids without a tokenizer.
 
-    What the tokenizer puts before a text is kept, what it puts behind one is cut off. Shorter where the model takes fewer.
+    What the tokenizer puts before a text counts among them, what it puts behind one is cut off; special: as in `encode`. Shorter
+    where the model takes fewer.
     """
     tokens = min(tokens, model.config.n_positions)
     if model.tokenizer is None:
         return random_ids(model, tokens, seed=seed)
-    return encode(text, model)[:, :tokens]
+    return encode(text, model, special)[:, :tokens]
 
 
 def prompt_batches(model: Model, texts: tuple[str, ...] = PROMPTS, seed: int = 0) -> list[torch.Tensor]:
@@ -110,9 +118,11 @@ def prompt_batches(model: Model, texts: tuple[str, ...] = PROMPTS, seed: int = 0
     return [encode(text, model)[:, :full] for text in PROMPTS]
 
 
-def ids_for(args, model: Model, tokens: int, text: str = LONG) -> torch.Tensor:
+def ids_for(args, model: Model, tokens: int, text: str = LONG, special: bool = True) -> torch.Tensor:
     """ids [1, T] of a script's --prompt, whole; without one the first `tokens` of `text`, or random ids without a tokenizer."""
-    return default_ids(model, tokens, args.seed, text) if args.prompt is None else encode(args.prompt, model)
+    if args.prompt is None:
+        return default_ids(model, tokens, args.seed, text, special)
+    return encode(args.prompt, model, special)
 
 
 def shown(ids: torch.Tensor, model: Model, width: int = 64) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 from examples.ch02 import checkpoint
+from examples.ch02.hub import bad_variable
 from examples.ch02.model import Model
 from examples.ch02.reader import CANNOT_MATTER
 from examples.ch04.gpt2_from_scratch import POINTS
@@ -61,11 +62,14 @@ def library_model(model: Model, dtype: torch.dtype = torch.float32, device="cpu"
 
 
 def import_transformers():
-    """The library, imported; raises BadInput under `python -OO`, which takes away the docstrings that its classes are made from."""
+    """The library, imported. Raises BadInput under `python -OO`, which takes away the docstrings that its classes are made from,
+    and for a variable of the environment that it cannot read."""
     if sys.flags.optimize > 1:
         raise BadInput("transformers cannot be imported under python -OO (or PYTHONOPTIMIZE=2); run this without it")
-    import transformers
-
+    try:
+        import transformers
+    except ValueError as error:
+        raise bad_variable(error) from None
     return transformers
 
 
@@ -74,6 +78,8 @@ def _load(model, settings):
     import transformers
 
     if model.path is not None and model.path.is_file():
+        if getattr(model.config, "rope", None) and model.config.rope.factors:
+            raise BadInput("transformers passes over a GGUF file's rope_freqs.weight: compare the model's folder, not this file")
         return transformers.AutoModelForCausalLM.from_pretrained(model.path.parent, gguf_file=model.path.name, **settings)
     config = library_config(model.fields)
     kind = transformers.MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]

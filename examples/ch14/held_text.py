@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from examples.ch02.model import Model, run
-from examples.ch03.tokens import encode
+from examples.ch03.tokens import before_text, encode
 from examples.ch05.generate import generate
 from examples.lab.script import BadInput
 
@@ -41,16 +41,16 @@ def held_windows(model: Model, tokens: int | None = None) -> torch.Tensor:
 
     T is the model's full context, LONGEST at most, or the whole text where that is shorter. Windows follow one another, so that
     no token is predicted twice; what is left behind the last whole one is not used. tokens: how many positions to use at most;
-    None is all. Raises BadInput for more than the text has.
+    None is all. What the tokenizer puts before a text stands before each window. Raises BadInput for more than the text has.
     """
-    ids = encode(held_text(model), model)[0]  # [N]
+    ids, before = encode(held_text(model), model, special=False)[0], torch.tensor(before_text(model), dtype=torch.int64)  # [N], [b]
     most = len(ids) - 1
     tokens = most if tokens is None else tokens
     if not 1 <= tokens <= most:
         raise BadInput(f"{tokens} tokens; the held text has 1 to {most} to predict, give one of these")
     T = min(model.config.n_positions, LONGEST, tokens)
     starts = range(0, tokens - T + 1, T)
-    return torch.stack([ids[s : s + T + 1] for s in starts])
+    return torch.stack([torch.cat([before, ids[s : s + T + 1]])[: T + 1] for s in starts])
 
 
 def bins(T: int, count: int = BINS) -> list[tuple[int, int]]:

@@ -124,7 +124,7 @@ def measure_prefix(model, ids=None, seed=0):
     Layers count from 0. The last two values compare layers: the second's values, and the best of any key or value above the second
     (None where there is no such layer). A model without a tokenizer takes random ids for BEFORE.
     """
-    ids = default_ids(model, REUSED) if ids is None else ids
+    ids = default_ids(model, REUSED, special=False) if ids is None else ids  # it stands behind another text: nothing begins with it
     before = encode(BEFORE, model) if model.tokenizer else random_ids(model, 7, seed=seed + 1)
     rows = prefix_keys(model, before, ids)
     later = [100 * min(r["keys"], r["values"]) for r in rows[2:]]
@@ -226,7 +226,7 @@ def main(argv=None):
     else:  # only differences enter the scores
         values = {"shift": measure_shift(model, ids, shifts)}
     if positions == "rope":
-        values["prefix"] = measure_prefix(model, ids_for(args, model, REUSED), args.seed)
+        values["prefix"] = measure_prefix(model, ids_for(args, model, REUSED, special=False), args.seed)
     head = f"{args.model}: {shown(ids, model)}\n\n"
     answer(args, values, lambda values: head + report(values))
 

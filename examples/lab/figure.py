@@ -71,7 +71,9 @@ def _import_matplotlib():
     backend = os.environ.pop("MPLBACKEND", None)  # a notebook leaves one here that no script has, and the import fails on it
     try:
         import matplotlib
-    except (ValueError, OSError) as error:
+    except ImportError:
+        raise
+    except Exception as error:  # of many kinds, by what is in the file
         raise BadInput(f"matplotlib cannot be imported ({error}); look at the file matplotlibrc that it reads") from None
     finally:
         if backend is not None:

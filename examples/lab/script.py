@@ -118,6 +118,10 @@ def command(body):
         except BrokenPipeError as error:  # the reader of our output, say `head`, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 130 if isinstance(error.__context__, KeyboardInterrupt) else 0
+        except ModuleNotFoundError as error:
+            if not error.name or error.name.partition(".")[0] in ("examples", "scripts"):
+                raise  # a defect of ours
+            message = f"the package {error.name} is not installed here; `make ready` installs what requirements.txt names"
         except OSError as error:
             message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         except KeyboardInterrupt:
