@@ -1,4 +1,4 @@
-"""Chapter 14: what any of the fourteen families stores, multiplies and caches, from its config alone, in closed form.
+"""Chapter 14: what any of the fifteen families stores, multiplies and caches, from its config alone, in closed form.
 
     python examples/ch14/costs.py
     python examples/ch14/costs.py --config deepseek-v3 --context 2000

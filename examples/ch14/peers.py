@@ -34,6 +34,9 @@ TINY = {  # by model_type: what differs from the library's defaults
     "mixtral": _NEW | dict(num_local_experts=5, num_experts_per_tok=2, rope_parameters=_PLAIN),
     "qwen2": {k: v for k, v in _NEW.items() if k != "head_dim"} | dict(rope_parameters=_PLAIN),
     "qwen3": _NEW | dict(rope_parameters=_PLAIN | {"rope_theta": 1e6}),
+    "qwen3_moe": _NEW
+    | dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=18, norm_topk_prob=True, mlp_only_layers=[1])
+    | dict(rope_parameters=_PLAIN),
     "gemma": _NEW | dict(num_key_value_heads=1, rope_parameters=_PLAIN),
     "gemma2": _NEW
     | dict(sliding_window=6, query_pre_attn_scalar=20, attn_logit_softcapping=3.0, final_logit_softcapping=4.0)
