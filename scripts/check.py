@@ -260,7 +260,7 @@ def _command_problem(root, row):
     while words and re.fullmatch(r"\w+=.*", words[0]):  # settings of the environment
         words = words[1:]
     if words[:1] == ["make"]:
-        makefile = (root / "Makefile").read_text()
+        makefile = (root / "Makefile").read_text(encoding="utf-8")
         for word in words[1:]:
             variable = re.fullmatch(r"([A-Z_]+)=.*", word)
             known = rf"\$\({variable[1]}\)" if variable else rf"(?m)^{re.escape(word)}:"

@@ -150,7 +150,7 @@ class Reading(unittest.TestCase):
                 with self.subTest(name, kind=kind), self.assertRaisesRegex(BadInput, said):
                     read_config(peers.TINY[kind] | {"model_type": kind, name: value}, "c")
         dense = peers.TINY["llama"] | {"model_type": "llama", "num_local_experts": 4}
-        with mock.patch.object(Reader, "finish", lambda r: None):  # the planted fault: counted as a dense model
+        with mock.patch.object(Reader, "finish", return_value=None):  # the planted fault: counted as a dense model
             self.assertIsNone(read_config(dense, "c").experts)
 
     def test_which_layers_of_a_qwen_3_are_mixtures(self):

@@ -104,7 +104,8 @@ class Experts:
     """A mixture: of `count` networks of width `width` each token takes `active`, and `shared` more always.
 
     routing: "softmax" (Mixtral: the softmax over all, the best renormalised) or "sigmoid" (DeepSeek: scores by themselves, a bias
-    that chooses and does not weigh, only the best `best_groups` of `groups`). dense: the layers, counted from 0, that have one network of the model's inner width.
+    that chooses and does not weigh, only the best `best_groups` of `groups`). dense: the layers, counted from 0, that have no
+    mixture and one network of the model's inner width.
     """
 
     count: int
