@@ -286,7 +286,8 @@ def report(values):
                 for g in guards["failures"]
             ),
             "",
-            f"{guards['raised_unguarded']} of the {count} raised anything by themselves, and {v['texts_as_right']} wrote the right text;",
+            f"{guards['raised_unguarded']} of the {count} raised anything by themselves, "
+            f"and {v['texts_as_right']} wrote the right text;",
             f"a comparison with the oracle sees {len(off)}, and a check of a few integers or one mask stops {guards['stopped']}.",
         ]
     )
