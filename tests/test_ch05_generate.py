@@ -5,6 +5,7 @@ import math
 import signal
 import unittest
 from dataclasses import replace
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -502,6 +503,15 @@ class Script(FolderCase):
         model = EMBEDDED
         settings = dict(temperature=0.8, top_k=50, seed=7)
         self.assertEqual(made[7], generate(encode(module.PROMPT, model), model, 12, **settings).sequence())
+
+    def test_a_candidate_keeps_the_space_before_it(self):
+        """SentencePiece's decoder takes the space from the first piece of a text; within one the piece has it."""
+        pieces = ["<unk>", "▁a", "a", "▁boat", "s", "▁", "b", "c", "d", "e", "f"]
+        tokenizer = Tokenizer(models.BPE(vocab={piece: i for i, piece in enumerate(pieces)}, merges=[], unk_token="<unk>"))
+        tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+        args = SimpleNamespace(temperature=1.0, top_k=None, top_p=None)
+        show = module._Show(args, reading(tokenizer), torch.tensor([[1]]), None)
+        self.assertEqual([show.piece(id) for id in (1, 2, 3, 4)], ["' a'", "'a'", "' boat'", "'s'"])
 
     def test_the_filters_turned_off(self):
         made = json.loads(call(module.main, "--tokens", "12", "--json", "--top-k", "off", "--top-p", "off")[1])

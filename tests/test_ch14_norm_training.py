@@ -98,7 +98,7 @@ class Script(FolderCase):
         status, out, err = call(norm_training.main, *self.QUICK, "--places", "both")
         self.assertEqual((status, err), (0, ""))
         self.assertRegex(out, r"(?m)^both +1 +\d\.\d\d +\d\.\d\d$")
-        self.assertIn("0 of 1 kinds of model did better: none.", out)
+        self.assertIn("0 of 1 kinds did better: none.", out)
         value = parse_json(call(norm_training.main, *self.QUICK, "--json")[1])
         self.assertEqual(value["training"], measure_some((1,), ("pre", "post"), 1, steps=2))
 

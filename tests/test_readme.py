@@ -1,11 +1,13 @@
-"""The reader's first program, as README and chapter 4 print it: it runs as it stands, and prints what stands below it."""
+"""What README shows: the reader's first program and what `make run` prints are true, and no script is left out."""
 
+import ast
 import contextlib
 import io
 import re
 import unittest
 
-from tests.support import ROOT
+from examples.ch04 import tour
+from tests.support import ROOT, call
 
 PLACES = ("README.md", "content/books/inference/04-chapter.md")
 
@@ -37,6 +39,26 @@ class Starter(unittest.TestCase):
             exec(compile(program, PLACES[0], "exec"), names)
         self.assertEqual(tuple(names["ids"].shape), (1, 6))
         self.assertEqual(tuple(names["logits"].shape), (1, 6, names["model"].config.vocab_size))
+
+
+class Readme(unittest.TestCase):
+    def setUp(self):
+        self.text = (ROOT / "README.md").read_text(encoding="utf-8")
+
+    def test_what_make_run_prints(self):
+        shown = re.search(r"^`make run`[^`]*```text\n(.*?)^```", self.text, re.M | re.S)[1]
+        self.assertEqual(call(tour.main), (0, shown, ""))
+
+    def test_every_script_of_a_chapter_stands_there_as_it_describes_itself(self):
+        rows = dict(re.findall(r"^\| `(examples/ch\d\d/\w+\.py)` \| (.*?) \|", self.text, re.M))
+        scripts = {}
+        for path in sorted(ROOT.glob("examples/ch*/*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
+                scripts[path.relative_to(ROOT).as_posix()] = ast.get_docstring(tree).splitlines()[0]
+        self.assertEqual(set(rows), set(scripts))
+        for path, shown in rows.items():
+            self.assertTrue(scripts[path].endswith(shown), f"{path}: {shown!r} is not the end of {scripts[path]!r}")
 
 
 if __name__ == "__main__":

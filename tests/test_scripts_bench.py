@@ -1,7 +1,10 @@
 """The benchmark's arithmetic, on a clock of our own: turns, warm-up, medians, ratios; no time is asserted."""
 
+import json
 import unittest
 from unittest import mock
+
+import torch
 
 from examples.ch02 import model as ch02
 from scripts import bench
@@ -47,8 +50,17 @@ class Turns(unittest.TestCase):
 @slow
 class Script(FolderCase):
     def test_all_parts_on_a_tiny_model(self):
-        folder = write_folder(self.folder / "a")
-        status, out, err = call(bench.main, "--model", folder, "--tokens", "4", "--runs", "1", "--processes", "1")
+        """In this process: that a part has a process of its own is seen where one breaks off, below."""
+
+        def here(part, threads, **settings):
+            status, out, err = call(bench.child, part, threads, json.dumps(settings))
+            self.assertEqual(status, 0, err)
+            return json.loads(out)
+
+        folder, threads = write_folder(self.folder / "a"), torch.get_num_threads()
+        self.addCleanup(torch.set_num_threads, threads)
+        with mock.patch.object(bench, "_in_a_process", here):
+            status, out, err = call(bench.main, "--model", folder, "--tokens", "4", "--runs", "1", "--processes", "1")
         self.assertEqual((status, err), (0, ""))
         for text in ("ratio", "all ratios", "load and run, s", "transformers", "ours / floor", "Decoding 16 tokens"):
             self.assertIn(text, out)

@@ -238,7 +238,7 @@ class Script(SmallBook):
     def test_without_git(self):
         """The records are written all the same, and one line on stderr says what they lack."""
         with mock.patch.object(evidence, "commit", return_value="unknown"):
-            status, out, err = call(evidence.main, "--only", "ch98.seen")
+            status, _, err = call(evidence.main, "--only", "ch98.seen")
             self.assertEqual((status, err.count("\n")), (0, 1))
             self.assertIn("records will say commit unknown", err)
             self.assertEqual(call(evidence.main, "--only", "ch98.one")[2], "")  # an exact record has no commit

@@ -172,8 +172,8 @@ def report(values):
         parts += [f"{name}, a prompt of {cost[f'{name}_prompt']} tokens:", "", table(["new tokens", *heads], rows), ""]
         last = cost[name][-1]
     parts += [
-        "Positions that each loop computes, and FLOPs with logits at the last position only; no prefill: as if the prompt",
-        "cost nothing.",
+        "Positions that each loop computes, and FLOPs with logits at the last position only;",
+        "no prefill: as if the prompt cost nothing.",
         f"At {last['new']:,} new tokens: {last['ratio']:.1f} times fewer positions, {last['flop_ratio']:.1f} times fewer FLOPs; "
         f"{last['ratio_without_prefill']:.1f} without the prefill.",
     ]

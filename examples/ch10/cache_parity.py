@@ -258,7 +258,7 @@ def report(values):
         rows = [[repr(r["text"]), r["prompt"], f"{r['same']} of {r['tokens']}"] for r in g["rows"]]
         reused = [[r["ending"], r["computed"], r["from_nothing"], "yes" if r["same"] else "NO"] for r in g["reuse"]]
         parts += [
-            "Through the loop: first greedy beside transformers, then a sampled batch beside each of its rows alone:",
+            "Through the loop: greedy beside transformers, then a sampled batch beside each row alone:",
             "",
             table(["prompt", "its tokens", "the same tokens"], rows),
             "",

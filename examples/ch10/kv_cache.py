@@ -313,9 +313,9 @@ def report(values):
             f"Positions computed: {v['computed']:,} with the cache; without it {v['without_cache']:,}, {v['ratio']:.1f} times "
             "as many.",
             "",
-            "Next, in the same folder: cache_parity.py and cache_invariants.py show that it is the same computation,",
-            "wrong_caches.py five ways to get it wrong, and cache_cost.py, cache_memory.py and decode_rate.py what it",
-            "saves and what it takes.",
+            "Next, in the same folder: cache_parity.py and cache_invariants.py show that it is the same",
+            "computation, wrong_caches.py five ways to get it wrong, and cache_cost.py, cache_memory.py and",
+            "decode_rate.py what it saves and what it takes.",
         ]
     )
 

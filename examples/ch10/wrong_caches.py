@@ -9,6 +9,7 @@ Each failure is a program that runs: a prompt is fed, then one token at a time, 
 import math
 import sys
 from pathlib import Path
+from textwrap import fill
 
 if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -280,11 +281,14 @@ def report(values):
             *(f"{r['failure']}: {r['text']!r}" for r in v["failures"]),
             "",
             "What stops each:",
-            *(f"{g['failure']}: {GUARDS[g['failure']]}\n    {g['guard']!r}" for g in guards["failures"]),
+            *(
+                f"{g['failure']}: {GUARDS[g['failure']]}\n{fill(str(g['guard']), 96, initial_indent='  ', subsequent_indent='  ')}"
+                for g in guards["failures"]
+            ),
             "",
-            f"{guards['raised_unguarded']} of the {count} raised anything by themselves, and {v['texts_as_right']} wrote the right "
-            f"text; a comparison with the oracle sees {len(off)},",
-            f"and a check of a few integers or one mask stops {guards['stopped']}.",
+            f"{guards['raised_unguarded']} of the {count} raised anything by themselves, "
+            f"and {v['texts_as_right']} wrote the right text;",
+            f"a comparison with the oracle sees {len(off)}, and a check of a few integers or one mask stops {guards['stopped']}.",
         ]
     )
 

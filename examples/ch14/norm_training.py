@@ -125,7 +125,7 @@ def report(values):
         [
             *parts,
             f"Guessing each byte by its frequency gets {entropy:.2f}; "
-            f"{len(learned)} of {len(found['rows'])} kinds of model did better: {', '.join(learned) or 'none'}.",
+            f"{len(learned)} of {len(found['rows'])} kinds did better: {', '.join(learned) or 'none'}.",
         ]
     )
 
