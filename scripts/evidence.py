@@ -241,7 +241,7 @@ def main(argv=None):
     if any((args.model or e.model) == "smollm2" for e in chosen):
         smollm2_file()  # raises where its package is not installed: now, not after minutes of other experiments
     if not args.check and any(e.kind in DATED for e in chosen) and commit() == UNKNOWN:
-        print(f"git does not know this folder, or is not installed: dated records will say commit {UNKNOWN}", file=sys.stderr)
+        print(f"git does not know this folder, or is not installed: new dated records will say commit {UNKNOWN}", file=sys.stderr)
     if args.check:
         rows = update(chosen, args.model, ROOT, write=False)
     else:
