@@ -9,25 +9,19 @@ is not a year (1900 to 2099). Left alone are code, formulas between dollars, lin
 the prose: `<!--const-->24.3<!--/-->`.
 """
 
-import contextlib
-import importlib
-import io
 import re
-import shlex
 import sys
-import urllib.parse
-from dataclasses import dataclass
 from pathlib import Path
 
 if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from markdown_it import MarkdownIt
-
 from examples.lab.script import BadInput, Parser, command
+from scripts.commands import command_problem
 from scripts.experiments import ROOT, claims, experiments
 from scripts.figures import stale_figures
 from scripts.markers import CLAIM, CONST, MARKER, expected, load_records, manuscripts
+from scripts.page import COMMENT, HEAD, MATH, SIGN, Page, Problem, line_at, without
 from scripts.register import register, register_path
 
 _UNIT = "ms|s|seconds?|minutes?|hours?|[KMGT]FLOP/s|[KMGT]B/s|[KMGT]?FLOPs?|[KMGT]?i?B|bytes?|nats?|bits?|times"
@@ -38,94 +32,6 @@ HEADINGS = (
     *("The claim", "Where this sits", "What the numbers do not show", "The Lab's increment", "What you should now be able to do"),
     *("Key terms", "Exercises", "References", "Evidence in this chapter"),
 )
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One thing that is wrong, at a line of a file."""
-
-    path: str
-    line: int
-    what: str
-
-    def __str__(self):
-        return f"{self.path}:{self.line}: {self.what}"
-
-
-# ------------------------------------------------------------------------------------------------------------ reading Markdown
-
-MARKDOWN = MarkdownIt("commonmark").enable("table")
-HEAD = re.compile(r"\A---\n.*?\n---\n", re.S)  # the front matter, which is no Markdown
-MATH = re.compile(r"\$\$.*?\$\$|\$[^$\n]+\$", re.S)
-COMMENT, TAG = re.compile(r"<!--.*?-->", re.S), re.compile(r"<[^>]*>")
-SIGN = "¤"  # stands where something was taken out, so that what is beside it stays apart
-
-
-def without(text, pattern, sign=""):
-    """`text` with `sign` for every match of `pattern`, and its line breaks, so that lines keep their numbers."""
-    return pattern.sub(lambda match: sign + "\n" * match[0].count("\n"), text)
-
-
-def line_at(text, at):
-    """The number of the line that position `at` of `text` is in."""
-    return text.count("\n", 0, at) + 1
-
-
-class Page:
-    """What Markdown makes of a text, each thing with the number of its line.
-
-    headings: (level, text, line). links: (target, line), images too. code: (text, line) of code spans. blocks: (language, text,
-    line) of fenced and indented code. html: (text, line) of lines that are HTML. prose: (text, line) of all other text, without
-    code, link targets, tags and comments.
-    """
-
-    def __init__(self, text):
-        self.headings, self.links, self.code, self.blocks, self.html, self.prose = [], [], [], [], [], []
-        level = 0
-        for token in MARKDOWN.parse(without(text, HEAD)):
-            line = token.map[0] + 1 if token.map else None
-            if token.type == "heading_open":
-                level = int(token.tag[1])
-            elif token.type in ("fence", "code_block"):
-                self.blocks.append((token.info.strip(), token.content, line))
-            elif token.type == "html_block":
-                self.html.append((token.content, line))
-                self.prose.append((without(without(token.content, COMMENT), TAG), line))
-            elif token.type == "inline":
-                self.prose.append((self._prose(token.children, line), line))
-                if level:
-                    shown = "".join(t.content for t in token.children if t.type in ("text", "code_inline"))
-                    self.headings.append((level, shown.strip(), line))
-                level = 0
-
-    def _prose(self, tokens, line):
-        """The prose of `tokens`, which begin in `line`."""
-        text, address = "", False
-        for token in tokens:
-            here = line + text.count("\n")
-            target = token.attrs.get("href") or token.attrs.get("src")
-            if target:
-                self.links.append((urllib.parse.unquote(target), here))
-            if token.markup == "autolink":  # its text is its target
-                address = token.type == "link_open"
-            elif token.type == "code_inline":
-                self.code.append((token.content, here))
-                text += SIGN
-            elif token.type in ("softbreak", "hardbreak"):
-                text += "\n"
-            elif token.type == "image":
-                text += self._prose(token.children, here)
-            elif token.type == "html_inline":
-                text += "\n" * token.content.count("\n")
-            elif not address:
-                text += token.content
-        return text
-
-    @property
-    def anchors(self):
-        """What a link to one of the headings ends in, as GitHub makes it: a number follows where two have one text."""
-        names = [re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for _, text, _ in self.headings]
-        return {f"{name}-{names[:i].count(name)}" if name in names[:i] else name for i, name in enumerate(names)}
 
 
 # ------------------------------------------------------------------------------------------------------------------ checking
@@ -246,45 +152,10 @@ def check_commands(root, name, page):
     problems = []
     for language, block, line in page.blocks:
         for i, row in enumerate(block.splitlines() if language in ("sh", "bash", "console") else ()):
-            problem = _command_problem(root, row.strip().removeprefix("$ "))
+            problem = command_problem(root, row.strip().removeprefix("$ "))
             if problem:
                 problems.append(Problem(name, line + 1 + i, f"the command `{row.strip()}` does not work: {problem}"))
     return problems
-
-
-def _command_problem(root, row):
-    try:
-        words = shlex.split(row, comments=True)
-    except ValueError as error:
-        return str(error)
-    while words and re.fullmatch(r"\w+=.*", words[0]):  # settings of the environment
-        words = words[1:]
-    if words[:1] == ["make"]:
-        makefile = (root / "Makefile").read_text()
-        for word in words[1:]:
-            variable = re.fullmatch(r"([A-Z_]+)=.*", word)
-            known = rf"\$\({variable[1]}\)" if variable else rf"(?m)^{re.escape(word)}:"
-            if not re.search(known, makefile):
-                return f"the Makefile has no {word}"
-        return None
-    if len(words) < 2 or Path(words[0]).name not in ("python", "python3"):
-        return None
-    if words[1] == "-m":
-        module, arguments = words[2], words[3:]
-    else:
-        module, arguments = words[1].removesuffix(".py").replace("/", "."), words[2:]
-    if module.split(".")[0] not in ("examples", "scripts"):
-        return None
-    if not (root / (module.replace(".", "/") + ".py")).exists():
-        return f"there is no {module}"
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):  # --help prints
-            importlib.import_module(module).options().parse_args(arguments)
-    except BadInput as error:
-        return str(error)
-    except SystemExit:  # --help
-        return None
-    return None
 
 
 def check_records(root, records, used, claimed):

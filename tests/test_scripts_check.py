@@ -1,5 +1,5 @@
-"""What `make check` says: how a page is read, what counts as a measured number, and that each thing that is wrong is named with its
-file and line. The last is shown on a small book, changed in one place at a time."""
+"""What `make check` says: what counts as a measured number, and that each thing that is wrong is named with its file and line. The
+last is shown on a small book, changed in one place at a time."""
 
 import json
 import unittest
@@ -7,62 +7,11 @@ from dataclasses import replace
 from unittest import mock
 
 from scripts import check
-from scripts.check import Page, check_markers, check_numbers
+from scripts.check import check_markers, check_numbers
 from scripts.markers import refresh
 from scripts.register import write_register
 from tests.small_book import CLAIM, NEAR, ONE, SEEN, TIME, SmallBook
 from tests.support import call
-
-PAGE = """---
-title: 3.5
----
-
-# A `name`
-
-## A [link](a.md) and `code`
-one [two](b%20c.md#d "title")
-![three 3.5
-four](e.svg) `f` <https://g.h/1.5>
-
-| a | b |
-|---|---|
-| `i` | [j](k.md) |
-
-~~~sh
-make x
-~~~
-
-- l
-
-      indented
-- [m][n]
-
-<p>html 7.5</p>
-
-[n]: o.md
-## A `name`
-"""
-
-
-class Pages(unittest.TestCase):
-    def test_what_a_page_holds(self):
-        page = Page(PAGE)
-        self.assertEqual(page.headings, [(1, "A name", 5), (2, "A link and code", 7), (2, "A name", 28)])
-        self.assertEqual(
-            page.links,
-            [("a.md", 7), ("b c.md#d", 8), ("e.svg", 9), ("https://g.h/1.5", 10), ("k.md", 14), ("o.md", 23)],
-        )
-        self.assertEqual(page.code, [("name", 5), ("code", 7), ("f", 10), ("i", 14), ("name", 28)])
-        self.assertEqual(
-            [(kind, text.strip(), line) for kind, text, line in page.blocks], [("sh", "make x", 16), ("", "indented", 22)]
-        )
-        self.assertEqual([line for _, line in page.html], [25])
-        self.assertEqual(page.anchors, {"a-name", "a-link-and-code", "a-name-1"})
-
-    def test_prose_and_its_lines(self):
-        prose = {line: text for text, line in Page(PAGE).prose}
-        self.assertEqual(prose[8].split(), ["one", "two", "three", "3.5", "four", "¤"])
-        self.assertEqual([(p.line, p.what.split("'")[1]) for p in check_numbers("f", PAGE)], [(9, "3.5"), (25, "7.5")])
 
 
 class Numbers(unittest.TestCase):
