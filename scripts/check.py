@@ -1,12 +1,17 @@
-"""Check the manuscripts: numbers from the records, links and commands that work, headings that a chapter has.
+"""Check the pages, the manuscripts and README: numbers from the records, listings from the code, links and commands that work,
+headings that a chapter has, spelling, lines that are not too long, images that say what they show.
 
     make check        # compare, and list what is wrong as file:line: what
-    make evidence     # runs the experiments, then refreshes what stands between markers (scripts/markers.py says how they look)
+    make refresh      # write anew what stands between markers: scripts/markers.py, listings.py and transcripts.py say how they look
+    make evidence     # run the experiments first
 
 What counts as a measured number, and must stand in a marker: one with a decimal point or an exponent; one followed by a unit
 (per cent, %, ms, s, bytes and their multiples, FLOP and its multiples, nats, bits, times); a whole number of 100 or more that
 is not a year (1900 to 2099). Left alone are code, formulas between dollars, link targets, and what is marked as a constant of
-the prose: `<!--const-->24.3<!--/-->`.
+the prose: `<!--const-->24.3<!--/-->`. In README numbers may stand as they are.
+
+What this cannot see: whether a sentence says of its number what is so ("most" for "least"), and whether a command prints what its
+transcript shows. The tests run every transcript; the sentences want a reader.
 """
 
 import re
@@ -20,13 +25,19 @@ from examples.lab.script import BadInput, Parser, command
 from scripts.commands import command_problem
 from scripts.experiments import ROOT, claims, experiments
 from scripts.figures import stale_figures
-from scripts.markers import CLAIM, CONST, MARKER, expected, load_records, manuscripts
+from scripts.listings import CODE, listing
+from scripts.markers import CLAIM, CONST, MARKER, book, expected, load_records, manuscripts, pages
 from scripts.page import COMMENT, HEAD, MATH, SIGN, Page, Problem, line_at, without
 from scripts.register import register, register_path
+from scripts.spelling import check_spelling
+from scripts.transcripts import RUN, transcript_problem
 
 _UNIT = "ms|s|seconds?|minutes?|hours?|[KMGT]FLOP/s|[KMGT]B/s|[KMGT]?FLOPs?|[KMGT]?i?B|bytes?|nats?|bits?|times"
 UNITS = rf"(?:\s*(?:%|per cent\b)|\s+(?:{_UNIT})\b)"
 NUMBER = re.compile(rf"(?<![\w.,/^-])(?P<n>\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w-])(?P<unit>{UNITS})?")
+WIDTH = 160  # columns of a source line
+ALT = 5  # words
+TABLE = re.compile(r"<!--=[^>]*? table [^>]*?-->(?:(?!<!--).)*?<!--/-->", re.S)
 FRONT_MATTER = ("title", "number", "draft")
 HEADINGS = (
     *("The claim", "Where this sits", "What the numbers do not show", "The Lab's increment", "What you should now be able to do"),
@@ -38,25 +49,34 @@ HEADINGS = (
 
 
 def check(root=ROOT):
-    """Everything that is wrong in the manuscripts, records, figures and register under `root`: a list of `Problem`."""
+    """Everything that is wrong in the pages, records, figures and register under `root`: a list of `Problem`."""
     root = Path(root)
     records, known = load_records(root), {c.id for c in claims(root)}
-    problems, used, claimed = [], set(), set()
-    for chapter, path in manuscripts(root).items():
+    problems, used, claimed, texts = [], set(), set(), {}
+    for path in pages(root):
         text, name = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
-        problems += check_markers(name, text, records, used)
-        problems += check_numbers(name, text)
-        problems += check_template(name, text)
+        texts[name], of_the_book = text, path in book(root)
+        problems += check_markers(name, text, records, used if of_the_book else set())
+        problems += check_listings(root, path, name, text)
+        problems += check_transcripts(root, name, text)
+        problems += check_lines(name, text)
+        if of_the_book:
+            problems += check_numbers(name, text)
+        if path in manuscripts(root).values():
+            problems += check_template(name, text)
         for match in CLAIM.finditer(text):
             claimed.add(match[1])
             if match[1] not in known:
-                what = f"there is no claim {match[1]} in research/{chapter}/claims.json"
+                what = f"there is no claim {match[1]} in research/{match[1].split('.')[0]}/claims.json"
                 problems.append(Problem(name, line_at(text, match.start()), what))
-    readable = [*manuscripts(root).values(), root / "README.md", *sorted(root.glob("research/ch*/sources.md"))]
-    for path in (p for p in readable if p.exists()):
-        page, name = Page(path.read_text(encoding="utf-8")), path.relative_to(root).as_posix()
-        problems += check_links(root, path, name, page)
+    for path in sorted(root.glob("research/ch*/sources.md")):
+        texts[path.relative_to(root).as_posix()] = path.read_text(encoding="utf-8")
+    for name, text in texts.items():
+        page = Page(text)
+        problems += check_links(root, root / name, name, page)
         problems += check_commands(root, name, page)
+        problems += check_images(name, page)
+    problems += check_spelling(texts)
     return problems + check_records(root, records, used, claimed) + check_figures(root)
 
 
@@ -82,10 +102,58 @@ def check_markers(name, text, records, used):
     for _, found, line in page.blocks:
         if "<!--" in found:
             problems.append(Problem(name, line, "a marker stands in a block of code, where it is shown as it is"))
-    opened = len(re.findall(r"<!--(?:=|const-->)", text))
-    if opened != len(re.findall(r"<!--/-->", text)) or opened != len(MARKER.findall(text)) + len(CONST.findall(text)):
-        problems.append(Problem(name, 1, "the markers do not pair up: each <!--= and <!--const--> wants its <!--/-->"))
+    opened = len(re.findall(r"<!--(?:=|const-->|code |run )", text))
+    paired = sum(len(pattern.findall(text)) for pattern in (MARKER, CONST, CODE, RUN))
+    if opened != len(re.findall(r"<!--/-->", text)) or opened != paired:
+        what = "the markers do not pair up: each <!--=, <!--const-->, <!--code and <!--run wants its <!--/-->"
+        problems.append(Problem(name, 1, what))
     return problems
+
+
+def check_listings(root, path, name, text):
+    """Listings that are not what their files hold now."""
+    problems = []
+    for match in CODE.finditer(text):
+        line = line_at(text, match.start())
+        try:
+            body = listing(root, path, match["spec"])
+        except (LookupError, ValueError) as error:
+            problems.append(Problem(name, line, f"the listing `{match['spec']}` shows nothing: {error.args[0]}"))
+            continue
+        if match["body"] != body:
+            what = f"the listing `{match['spec']}` is not what the file holds; run make refresh, and read the text around it"
+            problems.append(Problem(name, line, what))
+    return problems
+
+
+def check_transcripts(root, name, text):
+    """Transcripts that cannot be what their commands print. None is run here: the tests run each."""
+    found = ((match, transcript_problem(root, match["spec"], match["body"])) for match in RUN.finditer(text))
+    return [
+        Problem(name, line_at(text, match.start()), f"the transcript `{match['spec']}` does not hold: {wrong}")
+        for match, wrong in found
+        if wrong
+    ]
+
+
+def check_lines(name, text):
+    """Lines of WIDTH characters or more, tables and what stands between markers on lines of their own aside."""
+    for pattern in (CODE, RUN, TABLE):
+        text = without(text, pattern)
+    return [
+        Problem(name, number, f"the line has {len(line)} characters; wrap it before {WIDTH}")
+        for number, line in enumerate(text.split("\n"), start=1)
+        if len(line) >= WIDTH and not line.lstrip().startswith("|")
+    ]
+
+
+def check_images(name, page):
+    """Images whose alternative text is too short to say what they show."""
+    return [
+        Problem(name, line, f"the image's alternative text {shown!r} does not say what it shows; give it {ALT} words or more")
+        for shown, line in page.images
+        if len(shown.split()) < ALT
+    ]
 
 
 def _difference(stands, should):
@@ -189,7 +257,7 @@ def check_records(root, records, used, claimed):
             problems.append(Problem(f"research/{ref.split('.')[0]}/results.json", 1, f"{ref} is of no experiment"))
     path = register_path(root)
     if not path.exists() or path.read_text(encoding="utf-8") != register(root):
-        what = "is not what the experiments, the claims and the records make; run make evidence"
+        what = "is not what the experiments, the claims, the records and the pages make; run make refresh"
         problems.append(Problem(path.relative_to(root).as_posix(), 1, what))
     return problems
 
@@ -197,7 +265,7 @@ def check_records(root, records, used, claimed):
 def check_figures(root):
     """Figures that are not what their records draw."""
     return [
-        Problem(path.relative_to(root).as_posix(), 1, f"is not what {id} draws; run make evidence")
+        Problem(path.relative_to(root).as_posix(), 1, f"is not what {id} draws; run make refresh")
         for path, id in stale_figures(root)
     ]
 
@@ -215,8 +283,8 @@ def main(argv=None):
     for problem in problems:
         print(problem)
     if problems:
-        raise BadInput(f"{len(problems)} of these; mend them, or run make evidence where a record changed")
-    print(f"{len(manuscripts(ROOT))} manuscript(s), {len(load_records(ROOT))} records: nothing wrong")
+        raise BadInput(f"{len(problems)} of these; mend them, or run make refresh where a record or the code changed")
+    print(f"{len(manuscripts(ROOT))} manuscripts, {len(load_records(ROOT))} records: nothing wrong")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Run the experiments and rewrite `research/chNN/results.json`, the figures, the manuscripts' markers and the register.
+"""Run the experiments and rewrite `research/chNN/results.json`, then all that shows them, as `make refresh` does.
 
     make evidence                                   # everything
     make evidence CHAPTER=ch04                      # one chapter
@@ -33,10 +33,8 @@ from examples.ch02.hub import sha256
 from examples.ch02.model import load, smollm2_file
 from examples.lab.script import BadInput, Parser, command, table
 from scripts.experiments import LONG, ROOT, claims, experiments, lasting
-from scripts.figures import draw
-from scripts.markers import refresh
 from scripts.records import DATED, check_record, key_of, read_results, results_path, write_results
-from scripts.register import write_register
+from scripts.refresh import refresh, tell
 
 
 def machine():
@@ -214,7 +212,7 @@ def options():
 
 @command
 def main(argv=None):
-    """Run experiments, write records, figures, markers and register, print what changed."""
+    """Run experiments, write records and all that shows them, print what changed."""
     args = options().parse_args(argv)
     if args.list:
         rows = [[e.id, e.kind, e.model, "yes" if e.movable else "no", f"{e.seconds} s", e.claim] for e in experiments()]
@@ -230,14 +228,12 @@ def main(argv=None):
     if any((args.model or e.model) == "smollm2" for e in chosen):
         smollm2_file()  # raises where its package is not installed: now, not after minutes of other experiments
     if args.check:
-        rows = update(chosen, args.model, ROOT, write=False)
+        rows, problems = update(chosen, args.model, ROOT, write=False), []
     else:
         claims(ROOT)  # raises for one that is damaged: now, not after minutes of experiments
         with only_one(ROOT):
             rows = update(chosen, args.model, ROOT)
-            draw(ROOT)
-            refresh(ROOT)
-            write_register(ROOT)
+            problems = refresh(ROOT)
     print(table(["id", "kind", "", "seconds"], [[key_of(r), r["kind"], change, f"{s:.1f}"] for r, change, s in rows]))
     broken = [key_of(r) for r, _, _ in rows if r["kind"] == "tolerance" and not r["values"]["held"]]
     if broken:
@@ -245,6 +241,7 @@ def main(argv=None):
     changed = [key_of(r) for r, change, _ in rows if args.check and change in ("new", "changed")]
     if changed:
         raise BadInput(f"not as recorded: {', '.join(changed)}; run make evidence, and look at what changed")
+    tell(problems)
 
 
 if __name__ == "__main__":

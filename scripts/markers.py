@@ -1,4 +1,4 @@
-"""What stands between markers in a manuscript: looked up in the records, rendered, and refreshed.
+"""Numbers and tables between markers in a page: looked up in the records, rendered, and refreshed.
 
 A marker is a pair of HTML comments, invisible where Markdown is shown, with what it makes between them:
 
@@ -19,7 +19,8 @@ own, with columns `key:format` or `key:format:Its_heading`:
     <!--/-->
 
 `<!--const-->24.3<!--/-->` marks a number that is no result, a constant of the prose; `<!--claim ID-->` stands where a claim that no
-result settles is made. No line of prose may start with a marker: Markdown would take the whole line for HTML.
+result settles is made. No line of prose may start with a marker: Markdown would take the whole line for HTML. Listings of code and
+what commands print stand between markers too: scripts/listings.py and scripts/transcripts.py explain those.
 """
 
 import re
@@ -27,18 +28,28 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from examples.lab.script import read_json, write_whole
+from examples.lab.script import read_json
 from scripts.records import read_all
 
-MARKER = re.compile(r"<!--=(?P<ref>\S+)\s+(?P<path>\S+)\s+(?P<form>[^>]*?)-->(?P<body>.*?)<!--/-->", re.S)
-CONST = re.compile(r"<!--const-->.*?<!--/-->", re.S)
+MARKER = re.compile(r"<!--=(?P<ref>\S+)\s+(?P<path>\S+)\s+(?P<form>[^>]*?)-->(?P<body>(?:(?!<!--).)*?)<!--/-->", re.S)
+CONST = re.compile(r"<!--const-->(?:(?!<!--).)*?<!--/-->", re.S)
 CLAIM = re.compile(r"<!--claim (\S+)-->")
 
 
 def manuscripts(root):
     """{chapter: path} of the manuscripts that are there."""
-    found = sorted((Path(root) / "content" / "books" / "inference").glob("[0-9][0-9]-chapter.md"))
-    return {f"ch{path.name[:2]}": path for path in found}
+    return {f"ch{path.name[:2]}": path for path in book(root) if re.fullmatch(r"\d\d-chapter\.md", path.name)}
+
+
+def book(root):
+    """The files of the book: the manuscripts, their appendices, the order to read them in."""
+    return sorted((Path(root) / "content" / "books" / "inference").glob("*.md"))
+
+
+def pages(root):
+    """All files that may have markers: those of the book, the pages beside it, README."""
+    root = Path(root)
+    return [*book(root), *sorted((root / "content" / "pages").glob("*.md")), *(p for p in [root / "README.md"] if p.exists())]
 
 
 def load_records(root):
@@ -149,13 +160,3 @@ def refreshed(text, records):
         return f"{head}{body}<!--/-->"
 
     return MARKER.sub(fill, text)
-
-
-def refresh(root):
-    """Refresh the markers of every manuscript under `root`."""
-    records = load_records(root)
-    for path in manuscripts(root).values():
-        text = path.read_text(encoding="utf-8")
-        new = refreshed(text, records)
-        if new != text:
-            write_whole(path, new)

@@ -39,13 +39,13 @@ def line_at(text, at):
 class Page:
     """What Markdown makes of a text, each thing with the number of its line.
 
-    headings: (level, text, line). links: (target, line), images too. code: (text, line) of code spans. blocks: (language, text,
-    line) of fenced and indented code. html: (text, line) of lines that are HTML. prose: (text, line) of all other text, without
-    code, link targets, tags and comments.
+    headings: (level, text, line). links: (target, line), images too. images: (alternative text, line). code: (text, line) of code
+    spans. blocks: (language, text, line) of fenced and indented code. html: (text, line) of lines that are HTML. prose: (text,
+    line) of all other text, without code, link targets, tags and comments.
     """
 
     def __init__(self, text):
-        self.headings, self.links, self.code, self.blocks, self.html, self.prose = [], [], [], [], [], []
+        self.headings, self.links, self.images, self.code, self.blocks, self.html, self.prose = [], [], [], [], [], [], []
         level = 0
         for token in MARKDOWN.parse(without(text, HEAD)):
             line = token.map[0] + 1 if token.map else None
@@ -79,6 +79,7 @@ class Page:
             elif token.type in ("softbreak", "hardbreak"):
                 text += "\n"
             elif token.type == "image":
+                self.images.append((token.content, here))
                 text += self._prose(token.children, here)
             elif token.type == "html_inline":
                 text += "\n" * token.content.count("\n")

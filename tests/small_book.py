@@ -1,5 +1,5 @@
-"""A book of one chapter in a folder, with four experiments, their records, a figure, a claim and a manuscript: what the tests of
-`scripts/` change in one place at a time."""
+"""A book of one chapter in a folder, with four experiments, their records, a figure, a claim, a manuscript, a listing of code and
+a transcript: what the tests of `scripts/` change in one place at a time."""
 
 import shutil
 from dataclasses import replace
@@ -7,7 +7,7 @@ from unittest import mock
 
 from examples.lab.experiment import Experiment
 from examples.lab.script import dump_json
-from scripts import check, evidence, figures, markers, records, register
+from scripts import check, evidence, figures, records, refresh, register
 from tests.support import ROOT, FolderCase
 
 ONE = Experiment("ch98.one", "exact", "One is one.", "Nothing else.", lambda: {"n": 1234}, model="none", loads=False)
@@ -48,11 +48,15 @@ by <!--=ch98.near worst g1-->0.5<!--/-->; see [the register](../../../research/e
 
 <!--/-->
 
+<!--code examples/ch04/gpt2_from_scratch.py linear--><!--/-->
+
+<!--run python examples/ch05/five_candidates.py | 1-3,7---><!--/-->
+
 It took <!--=ch98.time run_ms ms1-->12.3 ms<!--/--> here. <!--claim ch98.guess-->So it is, perhaps.
 
 ## Where this sits
 
-![What was seen](../../../research/ch98/figures/seen.svg)
+![What was seen, as one number](../../../research/ch98/figures/seen.svg)
 
 Run it, as [above](#the-claim), with `scripts/evidence.py`:
 
@@ -82,9 +86,7 @@ class SmallBook(FolderCase):
             (self.folder / name).symlink_to(ROOT / name)
         self.path = records.results_path(self.folder, "ch98")
         self.update(ONE, NEAR, SEEN, TIME)
-        figures.draw(self.folder)
-        markers.refresh(self.folder)
-        register.write_register(self.folder)
+        self.assertEqual(refresh.refresh(self.folder), [])
 
     def write(self, name, text):
         path = self.folder / name

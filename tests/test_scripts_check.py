@@ -8,8 +8,10 @@ from unittest import mock
 
 from scripts import check
 from scripts.check import check_markers, check_numbers
-from scripts.markers import refresh
+from scripts.page import line_at
+from scripts.refresh import refresh
 from scripts.register import write_register
+from scripts.spelling import check_spelling
 from tests.small_book import CLAIM, NEAR, ONE, SEEN, TIME, SmallBook
 from tests.support import call
 
@@ -103,7 +105,13 @@ class Markers(SmallBook):
 
 
 class Check(SmallBook):
-    """Each case leaves the book with as many problems as it names."""
+    """Each case leaves the book with as many problems as it names; spelling has a test of its own, since its list takes a while."""
+
+    def setUp(self):
+        super().setUp()
+        patch = mock.patch.object(check, "check_spelling", return_value=[])
+        self.spelling = patch.start()
+        self.addCleanup(patch.stop)
 
     def check(self):
         return [str(p) for p in check.check(self.folder)]
@@ -149,7 +157,7 @@ class Check(SmallBook):
         ):
             text = self.chapter.read_text()
             self.replace(self.chapter, old, new)
-            self.assertNamed(("98-chapter.md:3", new, "does not work", word))
+            self.assertNamed(("98-chapter.md:", new, "does not work", word))
             self.chapter.write_text(text)
         for fine in (
             "pip install x",
@@ -219,9 +227,10 @@ class Check(SmallBook):
             self.assertEqual(self.check(), [], fine)
 
     def test_claims(self):
+        line = line_at(self.chapter.read_text(), self.chapter.read_text().index("<!--claim"))
         self.replace(self.chapter, "<!--claim ch98.guess-->", "<!--claim ch98.gues-->")
         self.assertNamed(
-            ("98-chapter.md:23: there is no claim ch98.gues in research/ch98/claims.json",),
+            (f"98-chapter.md:{line}: there is no claim ch98.gues in research/ch98/claims.json",),
             ("research/ch98/claims.json:1: no manuscript makes the claim ch98.guess",),
         )
         self.replace(self.chapter, "<!--claim ch98.gues-->", "<!--claim ch98.guess-->")
@@ -233,8 +242,8 @@ class Check(SmallBook):
         self.replace(self.folder / "research/evidence-register.md", "One is one.", "One is two.")
         self.replace(self.folder / "research/ch98/figures/seen.svg", "1.23", "1.24")
         self.assertNamed(
-            ("research/evidence-register.md:1: is not what", "make evidence"),
-            ("research/ch98/figures/seen.svg:1: is not what ch98.seen draws",),
+            ("research/evidence-register.md:1: is not what", "make refresh"),
+            ("research/ch98/figures/seen.svg:1: is not what ch98.seen draws", "make refresh"),
         )
 
     def test_records_out_of_step_with_the_experiments(self):
@@ -244,6 +253,98 @@ class Check(SmallBook):
         self.assertIn("research/ch98/results.json:1: ch98.one@none is of no experiment", self.check())
         self.use(ONE, NEAR, SEEN, TIME, replace(ONE, id="ch98.new"))
         self.assertNamed(("results.json:1: there is no result ch98.new",))
+
+    def test_a_listing(self):
+        """The code changes, the page changes, or the marker names what is not there: one line each."""
+        text = self.chapter.read_text()
+        self.assertIn("return y.add_(weights", text)
+        code = self.write("research/ch98/code.py", "def f():\n    return 1\n")
+        shown = "<!--code research/ch98/code.py f--><!--/-->"
+        self.chapter.write_text(text.replace("It took", f"{shown}\n\nIt took"))
+        self.assertNamed(("the listing `research/ch98/code.py f` is not what the file holds",))
+        self.assertEqual(refresh(self.folder), [])
+        self.assertEqual(self.check(), [])
+        code.write_text("\n\n# It moves.\nX = 1\n\n\ndef f():\n    return 1\n")
+        self.assertEqual(self.check(), [])
+        code.write_text("def f():\n    return 2\n")
+        self.assertNamed(("98-chapter.md:", "is not what the file holds"))
+        code.write_text("def g():\n    return 1\n")
+        self.assertNamed(("the listing `research/ch98/code.py f` shows nothing: there is no 'f'",))
+        [problem] = refresh(self.folder)
+        self.assertIn("98-chapter.md:", str(problem))
+        self.assertIn("there is no 'f'", str(problem))
+        self.chapter.write_text(text.replace("return y.add_", "return y.sub_"))
+        self.assertNamed(("the listing `examples/ch04/gpt2_from_scratch.py linear` is not what",))
+
+    def test_a_transcript(self):
+        """`check` does not run it, and sees what no run could make."""
+        text = self.chapter.read_text()
+        command = "python examples/ch05/five_candidates.py"
+        for old, new, word in (
+            (f"<!--run {command} ", "<!--run python examples/ch05/six_candidates.py ", "there is no examples.ch05.six_candidates"),
+            (f"<!--run {command} ", f"<!--run {command} --seeds 3 ", "--seeds"),
+            (f"<!--run {command} ", f"<!--run {command} --json ", "the block shows"),
+            (f"<!--run {command} ", "<!--run make run ", "only `python"),
+            ("| 1-3,7-", "| 1-3,7-x", "are no lines"),
+            ("| 1-3,7-", "| 7-9,1-3", "do not rise"),
+            ("| 1-3,7-", "| 1-3", "3 are asked for"),
+            ("```text\ncandidate", "```python\ncandidate", "it is not a sh block"),
+        ):
+            self.replace(self.chapter, old, new)
+            self.assertNamed(("98-chapter.md:", "does not hold", word))
+            self.chapter.write_text(text)
+
+    def test_what_stands_in_readme(self):
+        """It is checked like a manuscript, but that it may name numbers."""
+        readme = self.folder / "README.md"
+        readme.write_text(readme.read_text() + "\nIt takes 3.5 s: <!--=ch98.one n int-->1,234<!--/--> of them.\n")
+        self.assertEqual(self.check(), [])
+        self.replace(readme, ">1,234<", ">1,235<")
+        self.assertNamed(("README.md:9: '1,235' stands, '1,234' should stand",))
+        refresh(self.folder)
+        self.assertEqual(self.check(), [])
+
+    def test_what_only_readme_shows_is_in_no_manuscript(self):
+        self.use(ONE, NEAR, SEEN, TIME, replace(ONE, id="ch98.more"))
+        self.update(replace(ONE, id="ch98.more"))
+        readme = self.folder / "README.md"
+        readme.write_text(readme.read_text() + "\nThere are <!--=ch98.more n int-->1,234<!--/-->.\n")
+        refresh(self.folder)
+        self.assertNamed(("no manuscript uses ch98.more",))
+
+    def test_an_appendix(self):
+        """It is a part of the book, without a chapter's headings."""
+        self.write("content/books/inference/98-appendix.md", "# More\n\nIt takes 3.5 s.\n")
+        self.assertNamed(("98-appendix.md:3: the number '3.5 s' stands outside a marker",))
+
+    def test_long_lines(self):
+        line = "word " * 31 + "word"  # 159 characters
+        self.replace(self.chapter, "Text.", line)
+        self.assertEqual(self.check(), [])
+        self.replace(self.chapter, line, line + "s")
+        self.assertNamed(("the line has 160 characters",))
+        self.replace(self.chapter, line + "s", f"| a |\n|---|\n| {line} more |")
+        self.assertEqual(self.check(), [])
+        readme = self.folder / "README.md"
+        readme.write_text(readme.read_text() + f"\n{line}s\n")
+        self.assertNamed(("README.md:9: the line has 160 characters",))
+
+    def test_what_a_marker_makes_may_be_long(self):
+        self.write("research/ch98/code.py", f"X = {'1 + ' * 50}1\n")
+        columns = " ".join(f"ms:f1:{'long_' * 8}{i}" for i in range(6))
+        both = f"<!--code research/ch98/code.py X--><!--/-->\n\n<!--=ch98.seen rows table {columns}--><!--/-->"
+        self.replace(self.chapter, "Text.", both)
+        refresh(self.folder)
+        self.assertEqual(self.check(), [])
+
+    def test_images(self):
+        self.replace(self.chapter, "![What was seen, as one number]", "![What was seen, one]")
+        self.assertNamed(("the image's alternative text 'What was seen, one' does not say what it shows",))
+
+    def test_spelling_is_looked_at(self):
+        self.spelling.side_effect = lambda texts: check_spelling({k: v for k, v in texts.items() if k == "README.md"})
+        self.replace(self.folder / "README.md", "See", "Recieve a colour, see")
+        self.assertNamed(("README.md:3: 'Recieve' is spelt Receive",))
 
     def test_script(self):
         with mock.patch.object(check, "check", return_value=[check.Problem("a.md", 7, "is wrong")]):
