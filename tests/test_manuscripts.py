@@ -1,13 +1,22 @@
-"""The book as it stands: manuscripts, records, claims and register hold together; what earlier texts printed is recomputed."""
+"""The book as it stands: manuscripts, records, claims and register hold together, each command prints what its transcript shows, and
+what earlier texts printed is recomputed."""
 
+import importlib
 import re
 import unittest
 
 from scripts import check, compare_published
+from scripts.commands import script
 from scripts.experiments import claims, experiments
-from scripts.markers import load_records, look_up, manuscripts
+from scripts.markers import load_records, look_up, manuscripts, pages
 from scripts.register import STATUS, register
-from tests.support import ROOT, slow
+from scripts.transcripts import RUN, parsed, transcript
+from tests.support import ROOT, installed, slow
+
+
+def transcripts():
+    """[(page, match of its marker)] of every transcript in README and the book."""
+    return [(path, match) for path in pages(ROOT) for match in RUN.finditer(path.read_text(encoding="utf-8"))]
 
 
 class Whole(unittest.TestCase):
@@ -40,6 +49,21 @@ class Whole(unittest.TestCase):
             self.assertEqual((exercises.count("*Hand in:*"), exercises.count("*A right answer shows*")), (count, count), chapter)
             for kind in ("**Established", "**Measured", "**hypothesis"):
                 self.assertIn(kind, text, chapter)
+
+
+class Transcripts(unittest.TestCase):
+    def test_they_are_found(self):
+        self.assertLessEqual({"README.md", "04-chapter.md"}, {path.name for path, _ in transcripts()})
+
+    @slow
+    def test_each_command_prints_what_stands_there(self):
+        for path, match in transcripts():
+            name, arguments = script(parsed(match["spec"])[0])
+            model = importlib.import_module(name).options().get_default("model")
+            if "smollm2" in (model, *arguments) and not installed():
+                continue
+            with self.subTest(match["spec"], page=path.name):
+                self.assertEqual(match["body"], transcript(ROOT, match["spec"], runs=1))
 
 
 class Published(unittest.TestCase):
