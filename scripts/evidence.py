@@ -9,7 +9,7 @@
     make verify LONG=1                              # only what takes too long for the tests
 
 The experiments are those of the chapters' own files. A chapter's file of records is written whole after each of them, so that an
-interrupt loses one. An observation that comes out as before keeps its old record, with its date and commit.
+interrupt loses one. What comes out as before keeps its old record, with its date and commit, or its versions.
 """
 
 import contextlib
@@ -37,16 +37,20 @@ from scripts.records import DATED, check_record, key_of, read_results, results_p
 from scripts.refresh import refresh, tell
 
 
-def machine():
-    """The machine that a measurement was made on."""
+def versions():
+    """The versions that a record was made with."""
     import transformers
 
+    return {"python": platform.python_version(), "torch": torch.__version__, "transformers": transformers.__version__}
+
+
+def machine():
+    """The machine that a measurement was made on, and its versions."""
     name = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
         found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
         name = found[1] if found else name
-    versions = {"python": platform.python_version(), "torch": torch.__version__, "transformers": transformers.__version__}
-    return {"processor": name, "cores": os.cpu_count(), **versions}
+    return {"processor": name, "cores": os.cpu_count(), **versions()}
 
 
 def commit():
@@ -99,6 +103,8 @@ def run(experiment, models, source=None):
     if experiment.kind in DATED:
         today = datetime.datetime.now(datetime.UTC).date().isoformat()
         record |= {"date": today, "commit": commit(), "machine": machine()}
+    else:
+        record |= {"versions": versions()}
     check_record(record, experiment.id)
     return record
 
@@ -111,14 +117,13 @@ def digest(model):
     return sha256(path) if path and path.is_file() else None
 
 
+MADE = ("date", "commit", "versions")  # when and with what a record was made, which may differ though it found the same
+
+
 def merge(old, new):
-    """`new`, or `old` when it found the same: an observation that comes out as before keeps its date and commit."""
-    if old is None or new["kind"] not in DATED:
-        return new
-    same = {f: v for f, v in new.items() if f not in ("date", "commit")} == {
-        f: v for f, v in old.items() if f not in ("date", "commit")
-    }
-    return old if same else new
+    """`new`, or `old` when it found the same: a record that comes out as before keeps its date, its commit and its versions."""
+    found = [{f: v for f, v in record.items() if f not in MADE} for record in (old or {}, new)]
+    return old if found[0] == found[1] else new
 
 
 def verdict(old, new):
@@ -131,7 +136,7 @@ def verdict(old, new):
 
     def lasting(record):
         values = {k: v for k, v in record["values"].items() if record["kind"] != "tolerance" or k != "worst"}
-        return {f: v for f, v in record.items() if f not in ("date", "commit", "machine")} | {"values": values}
+        return {f: v for f, v in record.items() if f not in (*MADE, "machine")} | {"values": values}
 
     if lasting(old) == lasting(new):
         return "same"

@@ -1,5 +1,5 @@
-"""The book as it stands: manuscripts, records, claims and register hold together, each command prints what its transcript shows, and
-what earlier texts printed is recomputed."""
+"""The book as it stands: manuscripts, records, claims and register hold together, commands print what their transcripts show, and what
+earlier texts printed is recomputed."""
 
 import importlib
 import re
