@@ -28,7 +28,7 @@ from scripts.figures import stale_figures
 from scripts.listings import CODE, listing
 from scripts.markers import CLAIM, CONST, MARKER, book, expected, load_records, manuscripts, pages
 from scripts.page import COMMENT, HEAD, MATH, SIGN, Page, Problem, line_at, without
-from scripts.register import register, register_path
+from scripts.register import headline, register, register_path
 from scripts.spelling import check_spelling
 from scripts.transcripts import RUN, transcript_problem
 
@@ -243,6 +243,10 @@ def check_records(root, records, used, claimed):
         if record["kind"] == "tolerance" and not record["values"]["held"]:
             what = f"{e.id} is outside its bound: {record['values']['worst']} > {record['values']['bound']}"
             problems.append(Problem(where, 1, what))
+        try:
+            headline(e, record)
+        except (LookupError, ValueError) as error:
+            problems.append(Problem(where, 1, f"the headline of {e.id} names nothing: {error.args[0]}"))
         if e.chapter in written and e.id not in used:
             problems.append(Problem(where, 1, f"no manuscript uses {e.id}"))
     for c in claims(root):

@@ -4,12 +4,12 @@ A marker is a pair of HTML comments, invisible where Markdown is shown, with wha
 
     GPT-2 has <!--=ch04.counts total int-->124,439,808<!--/--> parameters.
 
-It names a record, a path into its values, and a format. A path goes down by dots, and picks rows by `[key=value]`, with `_` for
-a space in the value: `lengths[tokens=512].untraced_ms`; one that starts with a dot starts at the record itself:
-`.machine.processor`. A record of another model is `ch04.mask@openai-community/gpt2`; what the first edition printed is
-`published.ID`. Formats: `int` 1,234; `f2` 1.23; `g3` three significant digits, and `0` for an exact zero; `s1` 1.2e-4; `%1`
-45.5%; `pct1` 45.5 per cent; `bytes` 1,234 bytes; `mb1` 1.2 MB (10^6); `ms1` 1.2 ms; `text`. A table stands on lines of its
-own, with columns `key:format` or `key:format:Its_heading`:
+It names a record, a path into its values, and a format. A path goes down by dots, and picks a row by one `[key=value]` or several,
+with `_` for a space in the value: `lengths[tokens=512].untraced_ms`, `components[tokens=512][component=norms].ms`; one that starts
+with a dot starts at the record itself: `.machine.processor`. A record of another model is `ch04.mask@openai-community/gpt2`; what
+the first edition printed is `published.ID`. Formats: `int` 1,234; `f2` 1.23; `g3` three significant digits, and `0` for an exact
+zero; `s1` 1.2e-4; `%1` 45.5%; `pct1` 45.5 per cent; `bytes` 1,234 bytes; `mb1` 1.2 MB (10^6); `ms1` 1.2 ms; `text`. A table stands
+on lines of its own, with columns `key:format` or `key:format:Its_heading`:
 
     <!--=ch04.counts components table component:text parameters:int share_percent:%1:share-->
 
@@ -71,12 +71,12 @@ def look_up(record, path):
         if not isinstance(value, dict) or name not in value:
             raise LookupError(f"there is no {name!r}")
         value = value[name]
-        for condition in filters:
-            key, _, wanted = condition.partition("=")
+        if filters:
+            conditions = [condition.partition("=") for condition in filters]
             rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
-            rows = [row for row in rows if str(row.get(key)).replace(" ", "_") == wanted]
+            rows = [r for r in rows if all(str(r.get(key)).replace(" ", "_") == wanted for key, _, wanted in conditions)]
             if len(rows) != 1:
-                raise LookupError(f"{len(rows)} rows have {condition}")
+                raise LookupError(f"{len(rows)} rows have {' and '.join(filters)}")
             value = rows[0]
     return value
 

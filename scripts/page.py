@@ -89,6 +89,11 @@ class Page:
 
     @property
     def anchors(self):
-        """What a link to one of the headings ends in, as GitHub makes it: a number follows where two have one text."""
+        """What a link to each of the headings ends in, as GitHub makes it: a number follows where two have one text."""
         names = [re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for _, text, _ in self.headings]
-        return {f"{name}-{names[:i].count(name)}" if name in names[:i] else name for i, name in enumerate(names)}
+        return [f"{name}-{names[:i].count(name)}" if name in names[:i] else name for i, name in enumerate(names)]
+
+    def heading(self, line):
+        """(text, anchor) of the heading under which `line` stands, None before the first."""
+        above = [(text, anchor) for (_, text, at), anchor in zip(self.headings, self.anchors, strict=True) if at <= line]
+        return above[-1] if above else None

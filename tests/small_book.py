@@ -10,20 +10,28 @@ from examples.lab.script import dump_json
 from scripts import check, evidence, figures, records, refresh, register
 from tests.support import ROOT, FolderCase
 
-ONE = Experiment("ch98.one", "exact", "One is one.", "Nothing else.", lambda: {"n": 1234}, model="none", loads=False)
+ONE = Experiment(
+    "ch98.one", "exact", "One is one.", "Nothing else.", lambda: {"n": 1234}, model="none", loads=False, headline=("n", "int")
+)
 NEAR = replace(
-    ONE, id="ch98.near", kind="tolerance", claim="It is near.", measure=lambda: {"bound": 1.0, "worst": 0.43, "held": True, "of": 3}
+    ONE,
+    id="ch98.near",
+    headline=None,
+    kind="tolerance",
+    claim="It is near.",
+    measure=lambda: {"bound": 1.0, "worst": 0.43, "held": True, "of": 3},
 )
 ROWS = [{"tokens": 16, "ms": 1.5, "name": "a|b"}, {"tokens": 128, "ms": None, "name": "c"}]
 SEEN = replace(
     ONE,
     id="ch98.seen",
     kind="observation",
+    headline=None,
     claim="It was seen.",
     measure=lambda: {"x": 1.2345, "rows": ROWS},
     figures={"seen.svg": lambda values, path: path.write_text(f"<svg>{values['x']}</svg>")},
 )
-TIME = replace(ONE, id="ch98.time", kind="timing", claim="It took time.", measure=lambda: {"run_ms": 12.345})
+TIME = replace(ONE, id="ch98.time", kind="timing", headline=None, claim="It took time.", measure=lambda: {"run_ms": 12.345})
 CLAIM = {"id": "ch98.guess", "status": "hypothesis", "claim": "So it is.", "evidence": ["ch98.seen"], "limits": "Not tested."}
 
 CHAPTER = """---

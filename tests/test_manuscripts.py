@@ -1,4 +1,4 @@
-"""The book as it stands: manuscripts, records, claims and register hold together, commands print what their transcripts show, and what
+"""The book as it stands: manuscripts, records, claims and register hold together, transcripts are what commands print, and what
 earlier texts printed is recomputed."""
 
 import importlib
@@ -9,7 +9,7 @@ from scripts import check, compare_published
 from scripts.commands import script
 from scripts.experiments import claims, experiments
 from scripts.markers import load_records, look_up, manuscripts, pages
-from scripts.register import STATUS, register
+from scripts.register import STATUS, headline, register
 from scripts.transcripts import RUN, parsed, transcript
 from tests.support import ROOT, installed, slow
 
@@ -34,10 +34,22 @@ class Whole(unittest.TestCase):
             self.assertIn(c.status, ("hypothesis", "not shown here"))
             self.assertLessEqual(set(c.evidence), {e.id for e in experiments()})
 
-    def test_the_register_has_every_claim_with_its_status(self):
-        rows = [[cell.strip() for cell in row.split(" | ")] for row in register(ROOT).splitlines() if row.startswith("| `")]
-        status = {row[0].strip("|` "): row[3] for row in rows}
+    def test_the_register_has_every_claim_with_its_status_and_its_place(self):
+        entry = r"^\*\*(.+?)\.\*\* .+\n\n(?:- Value: .+\n)?- Made in: (.+)\n- (?:Record: \[|Claim: )`([^`]+)`"
+        entries = re.findall(entry, register(ROOT), re.M)
+        status = {id: found.lower() for found, _, id in entries}
         self.assertEqual(status, {e.id: STATUS[e.kind] for e in experiments()} | {c.id: c.status for c in claims()})
+        for _, place, id in entries:
+            self.assertRegex(place, rf"\({re.escape('../content/books/inference/')}{id[2:4]}-\w+\.md#[\w-]+\)$", id)
+
+    def test_a_claim_is_a_sentence_that_can_be_false(self):
+        for c in (*experiments(), *claims()):
+            self.assertNotRegex(c.claim, r"^(How|What|Which|Where|Whether|That|Any|Anything)\b", c.id)
+
+    def test_most_experiments_have_a_value(self):
+        records = load_records(ROOT)
+        silent = {e.id for e in experiments() if headline(e, records[e.id]) is None}
+        self.assertEqual(silent, {"ch04.mixing", "ch05.example", "ch10.invariants"})
 
     def test_each_chapter_is_a_chapter(self):
         limits = (("ch04", 3500, 6000, 7), ("ch05", 2500, 4500, 7), ("ch10", 2500, 4500, 7), ("ch14", 4000, 6000, 5))

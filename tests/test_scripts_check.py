@@ -139,7 +139,7 @@ class Check(SmallBook):
 
     def test_a_value_in_the_records(self):
         self.replace(self.path, '"n": 1234', '"n": 1233')
-        self.assertNamed(("98-chapter.md:11: '1,234' stands, '1,233' should stand",))
+        self.assertNamed(("98-chapter.md:11: '1,234' stands, '1,233' should stand",), ("evidence-register.md:1: is not what",))
 
     def test_a_record_that_does_not_hold(self):
         self.replace(self.path, '"held": true', '"held": false')
@@ -200,6 +200,7 @@ class Check(SmallBook):
         self.assertNamed(("98-chapter.md:11: the marker ch98.one m int names nothing: there is no 'm'",))
         self.chapter.write_text(text)
         self.replace(self.chapter, "=ch98.one n int", "=ch98.own n int")
+        write_register(self.folder)
         self.assertNamed(("names nothing: there is no result ch98.own",), ("results.json:1: no manuscript uses ch98.one",))
 
     def test_links_and_paths(self):
@@ -229,11 +230,13 @@ class Check(SmallBook):
     def test_claims(self):
         line = line_at(self.chapter.read_text(), self.chapter.read_text().index("<!--claim"))
         self.replace(self.chapter, "<!--claim ch98.guess-->", "<!--claim ch98.gues-->")
+        write_register(self.folder)
         self.assertNamed(
             (f"98-chapter.md:{line}: there is no claim ch98.gues in research/ch98/claims.json",),
             ("research/ch98/claims.json:1: no manuscript makes the claim ch98.guess",),
         )
         self.replace(self.chapter, "<!--claim ch98.gues-->", "<!--claim ch98.guess-->")
+        self.assertNamed(("research/evidence-register.md:1: is not what",))
         self.claims.write_text(json.dumps({"chapter": "ch98", "claims": [CLAIM | {"evidence": ["ch98.nothing"]}]}))
         write_register(self.folder)
         self.assertNamed(("claims.json:1: the claim ch98.guess rests on ch98.nothing, which has no result",))
@@ -345,6 +348,12 @@ class Check(SmallBook):
         self.spelling.side_effect = lambda texts: check_spelling({k: v for k, v in texts.items() if k == "README.md"})
         self.replace(self.folder / "README.md", "See", "Recieve a colour, see")
         self.assertNamed(("README.md:3: 'Recieve' is spelt Receive",))
+
+    def test_a_headline_that_names_nothing(self):
+        for wrong, word in ((("m", "int"), "there is no 'm'"), (("n", "furlongs"), "there is no format 'furlongs'")):
+            self.use(replace(ONE, headline=wrong), NEAR, SEEN, TIME)
+            write_register(self.folder)
+            self.assertNamed(("results.json:1: the headline of ch98.one names nothing: " + word,))
 
     def test_script(self):
         with mock.patch.object(check, "check", return_value=[check.Problem("a.md", 7, "is wrong")]):

@@ -21,7 +21,8 @@ class Markers(unittest.TestCase):
     def test_paths(self):
         look = lambda path: look_up(RECORD, path)  # noqa: E731
         self.assertEqual((look("n"), look("rows[t=16].ms"), look(".machine.processor")), (1234, 1.5, "some"))
-        for path in ("m", "n.more", "rows[t=17].ms", "rows[t=16].s", ".values.x", "n[t=1]"):
+        self.assertEqual(look("rows[name=c][t=128].name"), "c")
+        for path in ("rows[name=c][t=16].name", "m", "n.more", "rows[t=17].ms", "rows[t=16].s", ".values.x", "n[t=1]"):
             with self.assertRaises(LookupError):
                 look(path)
 

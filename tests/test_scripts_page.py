@@ -49,7 +49,12 @@ class Pages(unittest.TestCase):
             [(kind, text.strip(), line) for kind, text, line in page.blocks], [("sh", "make x", 16), ("", "indented", 22)]
         )
         self.assertEqual([line for _, line in page.html], [25])
-        self.assertEqual(page.anchors, {"a-name", "a-link-and-code", "a-name-1"})
+        self.assertEqual(page.images, [("three 3.5\nfour", 9)])
+        self.assertEqual(page.anchors, ["a-name", "a-link-and-code", "a-name-1"])
+        self.assertEqual(
+            [page.heading(line) for line in (4, 5, 27, 99)],
+            [None, ("A name", "a-name"), ("A link and code", "a-link-and-code"), ("A name", "a-name-1")],
+        )
 
     def test_prose_and_its_lines(self):
         prose = {line: text for text, line in Page(PAGE).prose}
