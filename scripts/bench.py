@@ -26,7 +26,7 @@ from tqdm import tqdm
 from examples.ch02.model import load, run, save
 from examples.ch03.tokens import random_ids
 from examples.ch04.component_timing import median_after, timing_lengths
-from examples.ch04.library import library_model
+from examples.ch04.library import import_transformers, library_model
 from examples.ch10.decode_rate import decode_rates
 from examples.lab.script import BadInput, Parser, command, dump_json, number_list, table, whole_number
 
@@ -68,8 +68,7 @@ def decode_once(source, tokens, runs):
 
 def loading_once(program, folder):
     """Seconds to load the folder, and to load it and run 16 tokens; MiB that the process's peak memory grew by."""
-    import transformers  # imported before the clock starts: its import is not loading
-
+    transformers = import_transformers()  # before the clock starts: its import is not loading
     transformers.logging.disable_progress_bar()
     ids = torch.zeros(1, 16, dtype=torch.int64)
     before, start = _peak(), time.perf_counter()
@@ -92,7 +91,7 @@ def _peak():
     Linux's own record starts anew with every program; getrusage's goes on from the process that started it.
     """
     if sys.platform == "linux":
-        status = Path("/proc/self/status").read_text()
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
         return int(status.split("VmHWM:")[1].split()[0]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2  # bytes on macOS
 

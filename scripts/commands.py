@@ -31,7 +31,7 @@ def command_problem(root, row):
     except ValueError as error:
         return str(error)
     if words[:1] == ["make"]:
-        return _target_problem((root / "Makefile").read_text(), words[1:])
+        return _target_problem((root / "Makefile").read_text(encoding="utf-8"), words[1:])
     if found is None:
         return None
     module, arguments = found

@@ -31,37 +31,48 @@ from tqdm import tqdm
 
 from examples.ch02.hub import sha256
 from examples.ch02.model import load, smollm2_file
+from examples.ch04.library import import_transformers
 from examples.lab.script import BadInput, Parser, command, table
 from scripts.experiments import LONG, ROOT, claims, experiments, lasting
 from scripts.records import DATED, check_record, key_of, read_results, results_path, write_results
 from scripts.refresh import refresh, tell
 
+UNKNOWN = "unknown"  # a record's commit, where git cannot say it
+
 
 def versions():
     """The versions that a record was made with."""
-    import transformers
-
-    return {"python": platform.python_version(), "torch": torch.__version__, "transformers": transformers.__version__}
+    return {"python": platform.python_version(), "torch": torch.__version__, "transformers": import_transformers().__version__}
 
 
 def machine():
     """The machine that a measurement was made on, and its versions."""
     name = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
-        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
         name = found[1] if found else name
     return {"processor": name, "cores": os.cpu_count(), **versions()}
 
 
 def commit():
-    """The commit that the working tree stands on, with `+` when tracked code differs from it; "unknown" outside git."""
-    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        return "unknown"
-    changed = subprocess.run(
-        ["git", "status", "--porcelain", "-uno", "--", "examples", "scripts", "requirements.txt"], cwd=ROOT, capture_output=True
-    )
-    return done.stdout.strip() + ("+" if changed.stdout else "")
+    """The commit that the working tree stands on, with `+` when tracked code differs from it.
+
+    UNKNOWN without git, and where this is no repository of its own: an unpacked archive, perhaps within another repository.
+    """
+    top, head = _git("rev-parse", "--show-toplevel"), _git("rev-parse", "HEAD")
+    changed = _git("status", "--porcelain", "-uno", "--", "examples", "scripts", "requirements.txt")
+    if top is None or head is None or changed is None or Path(top).resolve() != ROOT:
+        return UNKNOWN
+    return head + ("+" if changed else "")
+
+
+def _git(*words):
+    """What git says in this repository, or None where it is not there or fails."""
+    try:
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+    except OSError:  # there is no git
+        return None
+    return None if done.returncode else done.stdout.strip()
 
 
 # ------------------------------------------------------------------------------------------------------------------ running
@@ -232,6 +243,8 @@ def main(argv=None):
         raise BadInput(f"none of these is left: --check leaves timings out, and --long what takes less than {LONG} s or may change")
     if any((args.model or e.model) == "smollm2" for e in chosen):
         smollm2_file()  # raises where its package is not installed: now, not after minutes of other experiments
+    if not args.check and any(e.kind in DATED for e in chosen) and commit() == UNKNOWN:
+        print(f"git does not know this folder, or is not installed: dated records will say commit {UNKNOWN}", file=sys.stderr)
     if args.check:
         rows, problems = update(chosen, args.model, ROOT, write=False), []
     else:

@@ -29,7 +29,7 @@ def set_up(venv: Path, options: list[str]) -> str | None:
             f"`{python} -m pip install -r {REQUIREMENTS}`, or remove the link and make will make an environment"
         )
     ready, wanted = venv / ".ready", hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
-    if runs(python, "-c", "") and ready.is_file() and ready.read_text() == wanted:
+    if runs(python, "-c", "") and ready.is_file() and ready.read_text(encoding="utf-8") == wanted:
         return None
     if not venv.exists():
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
@@ -42,7 +42,7 @@ def set_up(venv: Path, options: list[str]) -> str | None:
     if subprocess.run([python, *install, *options]).returncode:
         return f"pip could not install what {REQUIREMENTS} names; {venv} is as pip left it, and the next make tries again"
     partial = ready.with_suffix(".partial")
-    partial.write_text(wanted)
+    partial.write_text(wanted, encoding="utf-8")
     partial.replace(ready)
     return None
 

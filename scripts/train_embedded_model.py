@@ -33,6 +33,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 from examples.ch02 import model as ch02
 from examples.ch02.config import GPT2Config
 from examples.ch02.layout import tensor_shapes
+from examples.ch04.library import import_transformers
 from examples.lab.script import BadInput, Parser, command, dump_json, table, whole_number
 from scripts import ngrams
 
@@ -139,10 +140,9 @@ def encode(tokenizer, texts):
 
 def build(recipe):
     """The library's GPT-2 with this recipe's shape: training is the one place where we do not write the pass by hand."""
-    from transformers import GPT2Config, GPT2LMHeadModel
-
+    transformers = import_transformers()
     end = recipe.vocab_size - 1
-    config = GPT2Config(
+    config = transformers.GPT2Config(
         vocab_size=recipe.vocab_size,
         n_positions=recipe.n_positions,
         n_embd=recipe.n_embd,
@@ -155,7 +155,7 @@ def build(recipe):
         eos_token_id=end,
     )
     torch.manual_seed(recipe.seed)
-    return GPT2LMHeadModel(config)
+    return transformers.GPT2LMHeadModel(config)
 
 
 def learning_rate(step, recipe):
@@ -433,8 +433,8 @@ def main(argv=None):
 
 def _versions():
     import tokenizers
-    import transformers
 
+    transformers = import_transformers()
     return {m.__name__: m.__version__ for m in (torch, transformers, tokenizers)}
 
 

@@ -1,7 +1,9 @@
 """Chapter 2's families: defaults are the library's, every spelling of a rope, the names in the files, and what is refused."""
 
 import json
+import re
 import unittest
+from unittest import mock
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -10,6 +12,7 @@ from examples.ch02.config import general
 from examples.ch02.families import READERS, read_config
 from examples.ch02.layout import tensor_shapes
 from examples.ch02.model import load
+from examples.ch02.reader import Reader
 from examples.ch14 import peers
 from examples.lab.script import BadInput
 from tests.support import FolderCase, llama_config
@@ -25,6 +28,21 @@ LLAMA3 = {
 }
 
 
+EXPERT_FIELDS = {  # what mixtures of any kind write into their config.json
+    **dict(num_local_experts=4, num_experts=4, n_routed_experts=4, moe_num_experts=4, num_experts_per_tok=2, moe_top_k=2),
+    **dict(moe_intermediate_size=16, shared_expert_intermediate_size=16, n_shared_experts=1, norm_topk_prob=True),
+    **dict(decoder_sparse_step=2, mlp_only_layers=[0], first_k_dense_replace=1, moe_layer_freq=2, n_group=2, topk_group=1),
+    **dict(routed_scaling_factor=2.5, scoring_func="softmax", topk_method="greedy", enable_moe_block=True),
+}
+READ_BY = {  # of which some families read some
+    "mixtral": ("num_local_experts", "num_experts", "num_experts_per_tok"),
+    "qwen3_moe": ("num_local_experts", "num_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob")
+    + ("decoder_sparse_step", "mlp_only_layers"),
+    "deepseek_v3": ("n_routed_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts")
+    + ("norm_topk_prob", "first_k_dense_replace", "n_group", "topk_group", "routed_scaling_factor"),
+}
+
+
 class Reading(unittest.TestCase):
     def test_defaults_are_the_library_s(self):
         """A config.json with nothing in it but what must be there reads as transformers fills it up."""
@@ -34,7 +52,7 @@ class Reading(unittest.TestCase):
         new = dict(vocab_size=53, hidden_size=128, intermediate_size=40, num_hidden_layers=30, num_attention_heads=32)
         latent = dict(kv_lora_rank=14, qk_rope_head_dim=8, v_head_dim=7, qk_nope_head_dim=6, n_routed_experts=32)
         bare = dict.fromkeys(("gpt2", "openai-gpt", "gpt_bigcode"), old)
-        bare |= dict.fromkeys(("llama", "mistral", "mixtral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text"), new)
+        bare |= dict.fromkeys(("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text"), new)
         bare["deepseek_v3"] = new | latent | dict(num_key_value_heads=32, num_experts_per_tok=8, moe_intermediate_size=18)
         bare["bloom"] = dict(vocab_size=53, hidden_size=24, n_layer=3, n_head=4)
         bare["xglm"] = dict(vocab_size=53, d_model=24, num_layers=3, attention_heads=4, ffn_dim=40)
@@ -104,12 +122,52 @@ class Reading(unittest.TestCase):
             ("llama", dict(tie_word_embeddings=None), "tie_word_embeddings is None"),
             ("llama", dict(num_hidden_layers=10**9), "num_hidden_layers"),
             ("mixtral", dict(num_local_experts=10**9), "num_local_experts"),
+            ("qwen3_moe", dict(num_experts=10**9), "num_experts"),
+            ("qwen3_moe", dict(num_experts=0), "num_experts is 0"),
+            ("qwen3_moe", dict(num_local_experts=6), "two names of one thing"),
+            ("qwen3_moe", dict(num_experts_per_tok=6), "6 experts a token of 5"),
+            ("qwen3_moe", dict(norm_topk_prob=None), "norm_topk_prob is None"),
+            ("qwen3_moe", dict(norm_topk_prob=1), "norm_topk_prob is 1"),
+            ("qwen3_moe", dict(decoder_sparse_step=0), "decoder_sparse_step is 0"),
+            ("qwen3_moe", dict(decoder_sparse_step=None), "decoder_sparse_step is None"),
+            *(("qwen3_moe", dict(mlp_only_layers=bad), "mlp_only_layers is .*a list of layers") for bad in (1, [3], [-1], [True])),
+            ("qwen3_moe", dict(layer_types=["sliding_attention"] * 3), "layer_types"),
+            ("qwen3_moe", dict(shared_expert_intermediate_size=8), "shared_expert_intermediate_size 8"),
         ):
             with self.assertRaisesRegex(BadInput, words):
                 kept = {name: v for name, v in (peers.TINY[kind] | changes).items() if v is not ...}
                 read_config(kept | {"model_type": kind}, "c")
         config = read_config(peers.TINY["llama"] | {"model_type": "llama", "rope_parameters": llama3}, "c")
         self.assertEqual(config.rope.original_positions, 64)  # as the library: the positions there are
+
+    def test_fields_of_experts_in_families_that_have_none(self):
+        """A config that names experts is never counted and run as a dense model: each field is refused by name."""
+        for kind in READERS:
+            for name, value in EXPERT_FIELDS.items():
+                if name in READ_BY.get(kind, ()):
+                    continue
+                said = re.escape(f"{name} {value!r} may change the computation, and is not known here of a {kind};")
+                with self.subTest(name, kind=kind), self.assertRaisesRegex(BadInput, said):
+                    read_config(peers.TINY[kind] | {"model_type": kind, name: value}, "c")
+        dense = peers.TINY["llama"] | {"model_type": "llama", "num_local_experts": 4}
+        with mock.patch.object(Reader, "finish", return_value=None):  # the planted fault: counted as a dense model
+            self.assertIsNone(read_config(dense, "c").experts)
+
+    def test_which_layers_of_a_qwen_3_are_mixtures(self):
+        values = peers.TINY["qwen3_moe"] | {"model_type": "qwen3_moe", "num_hidden_layers": 5}
+        for step, networks, dense in (
+            (1, [], ()),
+            (1, [0, 4], (0, 4)),
+            (2, [], (0, 2, 4)),
+            (2, [1], (0, 1, 2, 4)),
+            (9, None, (0, 1, 2, 3, 4)),
+        ):
+            config = read_config(values | {"decoder_sparse_step": step, "mlp_only_layers": networks}, "c")
+            self.assertEqual(config.experts.dense, dense)
+            self.assertEqual([i for i in range(5) if not config.has_experts(i)], list(dense))
+        old = {name: value for name, value in values.items() if name != "num_experts"}
+        self.assertEqual(read_config(old | {"num_local_experts": 5}, "c"), read_config(values, "c"))  # as the library writes it
+        self.assertEqual(read_config(values | {"max_window_layers": 2, "sliding_window": 6}, "c").windows, ())
 
     def test_of_a_llama_what_is_not_understood_is_refused(self):
         for changes, words in (

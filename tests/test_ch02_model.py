@@ -9,11 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save, save_file
 
 from examples.ch02 import model as ch02
 from examples.ch02.checkpoint import bare_name, read_header
+from examples.ch03.tokens import random_ids
 from examples.ch04.cost_model import parameter_count
 from examples.lab.script import BadInput
 from tests import support
@@ -421,6 +423,18 @@ class Sources(LoadCase):
         folder = write_folder(self.folder / "a")
         (folder / "model.safetensors").unlink()
         self.assertRefused(folder, "holds neither model.safetensors nor")
+
+    def test_a_seed_that_is_no_whole_number(self):
+        for bad in (1.5, "1", None, True, -1, 2**63, [1]):
+            for made in (
+                lambda seed=bad: ch02.load("random:gpt2", seed=seed),
+                lambda seed=bad: ch02.random_tensor("a", (2,), seed),
+                lambda seed=bad: random_ids(support.model(), 3, seed=seed),
+            ):
+                with self.assertRaisesRegex(BadInput, "the seed is .*; give a whole number, 0 to 2"):
+                    made()
+        same = (ch02.random_tensor("a", (2,), seed) for seed in (7, np.int64(7), np.uint8(7)))
+        self.assertEqual(len({tuple(tensor.tolist()) for tensor in same}), 1)
 
     def test_random_weights_come_from_the_seed(self):
         a, b, c = (ch02.random_tensor("h.0.attn.c_attn.weight", (8, 24), seed) for seed in (0, 0, 1))

@@ -61,6 +61,7 @@ WORST = {  # the field of a family's config that is the worst to misread, and a 
     "mixtral": lambda c: dict(experts=replace(c.experts, active=1)),
     "qwen2": lambda c: dict(rope=replace(c.rope, theta=77.0)),
     "qwen3": lambda c: dict(norm_eps=0.1),
+    "qwen3_moe": lambda c: dict(experts=replace(c.experts, renormalise=False)),
     "gemma": lambda c: dict(activation="silu"),
     "gemma2": lambda c: dict(score_cap=None),
     "gemma3_text": lambda c: dict(windows=c.windows[::-1]),

@@ -5,8 +5,10 @@ import math
 import signal
 import unittest
 from dataclasses import replace
+from types import SimpleNamespace
 from unittest import mock
 
+import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -127,8 +129,16 @@ class LastPosition(unittest.TestCase):
             (dict(window=17), "window 17"),
             (dict(window=2.0), "window 2.0"),
             (dict(temperature=-1), "temperature"),
-            (dict(top_k=0), "top-k"),
-            (dict(top_p=0), "top-p"),
+            (dict(top_k=0), "top-k is 0; .* None in a function"),
+            (dict(top_p=0), "top-p is 0; .* None in a function"),
+            (dict(seed=1.5), "the seed is 1.5; give a whole number"),
+            (dict(seed="1"), "the seed is '1'"),
+            (dict(seed=None), "the seed is None"),
+            (dict(seed=True), "the seed is True"),
+            (dict(seed=-1), "the seed is -1"),
+            (dict(seed=2**63), "the seed is 9223372036854775808"),
+            (dict(tokens=np.float64(2)), "new tokens"),
+            (dict(window=np.bool_(True)), "window"),
             (dict(end="stop"), "end holds 'stop'"),
             (dict(end=[1, True]), "end holds True"),
             (dict(end=-1), "end holds -1"),
@@ -137,6 +147,16 @@ class LastPosition(unittest.TestCase):
             with self.assertRaisesRegex(BadInput, words):
                 generate([[1]], MODEL, **{"tokens": 2, "forward": forward, **options})
             forward.assert_not_called()
+
+    def test_numpy_s_numbers(self):
+        plain = generate([[7, 3]], MODEL, 9, temperature=1, top_k=3, top_p=0.5, seed=3, end=5, window=4)
+        settings = dict(temperature=np.int64(1), top_k=np.int8(3), top_p=np.float32(0.5), seed=np.int64(3), end=np.int64(5))
+        made = generate([np.array([7, 3])], MODEL, np.int8(9), **settings, window=np.uint8(4))
+        self.assertEqual((made.sequence(), made.ended), (plain.sequence(), plain.ended))
+        many = generate([[7] * 10], MODEL, np.int8(100), end=None, window=np.int8(16))  # 110 is no int8 times 2
+        self.assertEqual(len(many.sequence()), 100)
+        with self.assertRaisesRegex(BadInput, "ask for at most 7 tokens"):
+            generate([[7] * 10], MODEL, np.int8(127))
 
     def test_bad_prompts(self):
         for ids, words in (
@@ -327,7 +347,34 @@ class Streaming(unittest.TestCase):
             self.assertEqual("".join(parts), text)
             if "\ufffd" not in text:
                 self.assertNotIn("\ufffd", "".join(parts))
-            self.assertEqual("".join(self.stream(model, ids[3:], ids[:3])), decode(ids, model)[len(decode(ids[:3], model)) :])
+
+    def test_a_prompt_that_ends_within_a_character(self):
+        """The character is shown once it is whole, wherever the prompt was cut, and what was whole before is not shown again."""
+        byte_fallback = Tokenizer(models.BPE(vocab={f"<0x{i:02X}>": i for i in range(256)}, merges=[], byte_fallback=True))
+        byte_fallback.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+        for model in (reading(byte_tokenizer()), reading(byte_fallback), EMBEDDED):
+            for text in (*self.TEXTS[:4], "水", "a水b", "水火"):
+                ids = list(text.encode()) if model.tokenizer is byte_fallback else model.tokenizer.encode(text).ids
+                for cut in range(1, len(ids)):
+                    whole = decode(ids[:cut], model).rstrip("\ufffd")  # a character that is not whole yet is no part of it
+                    parts = self.stream(model, ids[cut:], ids[:cut])
+                    self.assertEqual(whole + "".join(parts), text, (text, cut))
+                    self.assertNotIn("\ufffd", "".join(parts))
+        model = reading(byte_tokenizer())
+        water = model.tokenizer.encode("水").ids
+        self.assertEqual(self.stream(model, water[1:], water[:1]), ["", "水", ""])
+
+    def test_what_a_prompt_shows_is_not_shown_again(self):
+        model = reading(byte_tokenizer())
+        x, water, mark = (model.tokenizer.encode(text).ids for text in ("x", "水", "\ufffd"))
+        for prompt, new, shown in (
+            ([*x, *mark], x, ["x", ""]),  # the mark is the prompt's own
+            ([*x, *water[:1]], x, ["x", ""]),  # bytes that stay no character stand in the prompt's text
+            ([*x, *water[:2]], [*x, *water], ["x", "", "", "水", ""]),
+            ([*x, *water[:1]], water[1:2], ["", ""]),  # still waiting, and the prompt's text shows the mark
+            ((), [*x, *water], ["x", "", "", "水", ""]),
+        ):
+            self.assertEqual(self.stream(model, new, prompt), shown, prompt)
 
     def test_a_character_waits_for_its_last_byte(self):
         model = reading(byte_tokenizer())
@@ -426,8 +473,9 @@ class Script(FolderCase):
             (["--tokens", "300"], "at most 252 tokens"),
             (["--tokens", "0"], "0 is not 1 or more"),
             (["--temperature", "-0.5"], "temperature"),
-            (["--top-k", "0"], "top-k"),
-            (["--top-p", "0"], "top-p"),
+            (["--top-k", "0"], "--top-k off"),
+            (["--top-p", "0"], "--top-p off"),
+            (["--top-k", "all"], "'all' is neither a whole number from 1 nor off"),
             (["--window", "300"], "window 300"),
             (["--prompt", ""], "empty"),
             (["--model", "nowhere"], "no model"),
@@ -455,6 +503,21 @@ class Script(FolderCase):
         model = EMBEDDED
         settings = dict(temperature=0.8, top_k=50, seed=7)
         self.assertEqual(made[7], generate(encode(module.PROMPT, model), model, 12, **settings).sequence())
+
+    def test_a_candidate_keeps_the_space_before_it(self):
+        """SentencePiece's decoder takes the space from the first piece of a text; within one the piece has it."""
+        pieces = ["<unk>", "▁a", "a", "▁boat", "s", "▁", "b", "c", "d", "e", "f"]
+        tokenizer = Tokenizer(models.BPE(vocab={piece: i for i, piece in enumerate(pieces)}, merges=[], unk_token="<unk>"))
+        tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+        args = SimpleNamespace(temperature=1.0, top_k=None, top_p=None)
+        show = module._Show(args, reading(tokenizer), torch.tensor([[1]]), None)
+        self.assertEqual([show.piece(id) for id in (1, 2, 3, 4)], ["' a'", "'a'", "' boat'", "'s'"])
+
+    def test_the_filters_turned_off(self):
+        made = json.loads(call(module.main, "--tokens", "12", "--json", "--top-k", "off", "--top-p", "off")[1])
+        self.assertEqual((made["ran_with"]["top_k"], made["ran_with"]["top_p"]), (None, None))
+        wanted = generate(encode(module.PROMPT, EMBEDDED), EMBEDDED, 12, temperature=0.8)
+        self.assertEqual(made["generation"]["ids"], wanted.sequence())
 
     def test_half_a_character_at_the_end_is_shown(self):
         model = EMBEDDED

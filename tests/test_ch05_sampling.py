@@ -5,6 +5,7 @@ import math
 import unittest
 from unittest import mock
 
+import numpy as np
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -107,6 +108,31 @@ class TopK(unittest.TestCase):
             for temperature in (0, 1.0):
                 with self.assertRaisesRegex(BadInput, "top-k"):
                     choose(FIVE, temperature, top_k=k, generator=generator())
+
+    def test_off(self):
+        """None is no filter, and what 0 is refused with says so."""
+        every = probabilities(FIVE)
+        torch.testing.assert_close(probabilities(FIVE, top_k=None, top_p=None), every, rtol=0, atol=0)
+        for zero in (dict(top_k=0), dict(top_p=0)):
+            with self.assertRaisesRegex(BadInput, "is 0; .*--top-k off and --top-p off, or None in a function"):
+                probabilities(FIVE, **zero)
+
+    def test_numpy_s_numbers(self):
+        """A number is what it is, whoever made it."""
+        for k in (np.int64(2), np.int8(2), np.uint16(2)):
+            torch.testing.assert_close(probabilities(FIVE, top_k=k), probabilities(FIVE, top_k=2), rtol=0, atol=0)
+        for half in (np.float64(0.5), np.float32(0.5), np.float16(0.5)):
+            torch.testing.assert_close(probabilities(FIVE, half, top_p=half), probabilities(FIVE, 0.5, top_p=0.5), rtol=0, atol=0)
+        torch.testing.assert_close(probabilities(FIVE, np.int64(2)), probabilities(FIVE, 2), rtol=0, atol=0)
+        torch.testing.assert_close(probabilities(FIVE, np.int8(0)), probabilities(FIVE, 0), rtol=0, atol=0)
+        for bad in (np.bool_(True), np.float32(2), np.int64(0), np.array([2])):
+            with self.assertRaisesRegex(BadInput, "top-k"):
+                probabilities(FIVE, top_k=bad)
+        for bad in (np.bool_(True), np.float32(math.nan), np.int64(2), np.float32(0)):
+            with self.assertRaisesRegex(BadInput, "top-p"):
+                probabilities(FIVE, top_p=bad)
+        with self.assertRaisesRegex(BadInput, "temperature"):
+            probabilities(FIVE, np.bool_(True))
 
     def test_k_of_1_is_greedy(self):
         rows = torch.randn(20, 30, generator=generator()).round()  # with ties
@@ -300,12 +326,24 @@ class Script(FolderCase):
         ran = value["ran_with"]
         self.assertEqual((ran["temperature"], ran["top_k"], ran["top_p"], ran["logits"]), (0.5, 2, 1.0, [2.0, 1.0, 0.0]))
 
+    def test_filters_turned_off(self):
+        status, out, err = call(sampling.main, "--top-p", "off", "--top-k", "off")
+        self.assertEqual((status, err), (0, ""))
+        self.assertIn("top-k off, top-p off", out)
+        self.assertNotIn("cut by", out)
+        ran = json.loads(call(sampling.main, "--top-p", "off", "--json")[1])["ran_with"]
+        self.assertEqual((ran["top_k"], ran["top_p"]), (None, None))
+
     def test_bad_input(self):
-        for argv, word in (
+        for argv, *words in (
             (["--temperature", "-1"], "temperature"),
             (["--temperature", "nan"], "temperature"),
             (["--temperature", "hot"], "--temperature"),
-            (["--top-k", "0"], "top-k"),
+            (["--top-k", "0"], "top-k is 0; ", "--top-k off"),
+            (["--top-p", "0"], "top-p is 0.0; ", "--top-p off"),
+            (["--top-k", "none"], "'none' is neither a whole number from 1 nor off"),
+            (["--top-k", "2.5"], "'2.5' is neither a whole number from 1 nor off"),
+            (["--top-p", "all"], "'all' is neither a number up to 1 nor off"),
             (["--top-p", "1.5"], "top-p"),
             (["--logits", "1,nan"], "'1,nan' is not a list of numbers"),
             (["--logits", "1,,2"], "is not a list of numbers"),
@@ -313,7 +351,7 @@ class Script(FolderCase):
             (["--temperature", "0", "--top-p", "7"], "top-p"),
             (["--temperature", "0", "--top-k", "0"], "top-k"),
         ):
-            self.assertBad(sampling.main, argv, word)
+            self.assertBad(sampling.main, argv, *words)
 
 
 if __name__ == "__main__":

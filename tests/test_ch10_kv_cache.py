@@ -5,6 +5,7 @@ import math
 import unittest
 from unittest import mock
 
+import numpy as np
 import torch
 
 from examples.ch02.config import Config
@@ -179,6 +180,18 @@ class Cache(unittest.TestCase):
         forward_cached(FULL, MODEL, full)
         with self.assertRaisesRegex(BadInput, "16 cached and 1 new tokens are 17, more than n_positions 16"):
             forward_cached(FULL[:, :1], MODEL, full)
+
+    def test_numpy_s_numbers(self):
+        cache = KVCache(MODEL, np.int64(1), np.int8(16))
+        forward_cached(torch.tensor([[1, 2, 3]]), MODEL, cache)
+        cache.truncate(np.uint8(2))
+        self.assertEqual([type(n) for n in (cache.batch, cache.capacity, cache.length)], [int] * 3)
+        self.assertEqual((cache.batch, cache.capacity, cache.length), (1, 16, 2))
+        for bad in (np.float64(2), np.bool_(True), 1.0):
+            with self.assertRaises(BadInput):
+                KVCache(MODEL, bad)
+            with self.assertRaises(BadInput):
+                cache.truncate(bad)
 
     def test_bad_input(self):
         for options, words in (

@@ -161,9 +161,9 @@ class Reading(FolderCase):
             )
         self.assertEqual(read("deepseek-v3", topk_group=1, num_experts_per_tok=32).experts.best_groups, 1)
         self.assertEqual(read("deepseek-v3", n_group=1, topk_group=1).experts.groups, 1)
-        self.assertEqual(read("deepseek-v3", first_k_dense_replace=62).experts.first_dense, 61)  # as many as there are
+        self.assertEqual(read("deepseek-v3", first_k_dense_replace=62).experts.dense, tuple(range(61)))  # as many as there are
         self.assertRefused(fields_of("deepseek-v3", first_k_dense_replace=-1), "first_k_dense_replace is -1")
-        self.assertEqual(read("deepseek-v3", first_k_dense_replace=0).experts.first_dense, 0)
+        self.assertEqual(read("deepseek-v3", first_k_dense_replace=0).experts.dense, ())
 
     def test_layer_types(self):
         full, near = "full_attention", "sliding_attention"

@@ -35,10 +35,10 @@ TOTALS = {  # as transformers counts them, and as sources.md quotes their pages
     **{"llama-2-7b": 6_738_415_616, "llama-3-8b": 8_030_261_248, "llama-3-70b": 70_553_706_496},
     **{"llama-3.2-1b": 1_235_814_400, "llama-3.2-3b": 3_212_749_824, "smollm2-135m": 134_515_008},
     **{"mistral-7b": 7_241_732_096, "mixtral-8x7b": 46_702_792_704, "qwen2-7b": 7_615_616_512},
-    **{"qwen3-4b": 4_022_468_096, "qwen3-8b": 8_190_735_360, "gemma-2-9b": 9_241_705_984},
+    **{"qwen3-4b": 4_022_468_096, "qwen3-8b": 8_190_735_360, "qwen3-30b-a3b": 30_532_122_624, "gemma-2-9b": 9_241_705_984},
     "deepseek-v3": 671_026_404_352,
 }
-DENSE = tuple(case for case in families.CASES if case[1] not in ("mixtral", "deepseek_v3"))
+DENSE = tuple(case for case in families.CASES if case[1] not in ("mixtral", "qwen3_moe", "deepseek_v3"))
 MIXED = tuple(case for case in families.CASES if case not in DENSE)
 
 
@@ -192,6 +192,7 @@ class Parameters(Checks):
 
     def test_active(self):
         self.assertEqual(costs.parameter_count(named("mixtral-8x7b"), active=True)["total"], 12_879_925_248)
+        self.assertEqual(costs.parameter_count(named("qwen3-30b-a3b"), active=True)["total"], 3_353_032_704)
         for name in NAMES:
             if not named(name).experts:
                 self.assertEqual(costs.parameter_count(named(name), active=True), costs.parameter_count(named(name)))
@@ -250,7 +251,7 @@ class Flops(Checks):
         self.assertEqual(costs.flops_per_pass(named("gpt2"), 16)["total"], 3_962_462_208)
 
     def test_dense_families_beside_the_counter(self):
-        self.assertEqual({kind for _, kind, _ in DENSE} | {"mixtral", "deepseek_v3"}, set(READERS))
+        self.assertEqual({kind for _, kind, _ in DENSE} | {"mixtral", "qwen3_moe", "deepseek_v3"}, set(READERS))
         for case, *_ in DENSE:
             with self.subTest(case):
                 self.check_pass(case)
@@ -432,7 +433,7 @@ def no_router(right):
 
 
 def all_layers_mixed(right):
-    return lambda c, *args: right(replace(c, experts=replace(c.experts, first_dense=0)) if c.experts else c, *args)
+    return lambda c, *args: right(replace(c, experts=replace(c.experts, dense=())) if c.experts else c, *args)
 
 
 def tied_twice(right):

@@ -34,6 +34,7 @@ class Words(unittest.TestCase):
             ("bloom-560m", ("ALiBi", "is then layer-normalised")),
             ("xglm-564m", ("counted from 2", "GELU, exact", "times 32")),
             ("mistral-7b", ("sees 4,096 positions, itself included, in every layer",)),
+            ("qwen3-30b-a3b", ("128 experts", "8 for each token", "softmax over all, the chosen ones renormalised")),
             ("mixtral-8x7b", ("8 experts", "2 for each token", "softmax over all")),
             ("qwen2-7b", ("Biases: on q, k and v", "sees itself and all before it")),
             ("qwen3-4b", ("RMS-normalised by themselves", "32 x 128, not the width 2,560")),
@@ -64,6 +65,10 @@ class Words(unittest.TestCase):
         c = tiny("deepseek_v3", norm_topk_prob=False)
         self.assertIn("times 1.7", " ".join(explain(c)))
         self.assertNotIn("renormalised", " ".join(explain(c)))
+        lines = " ".join(explain(tiny("qwen3_moe")))  # of three layers the one in the middle is dense
+        for words in ("in 1 of the 3 layers", "Feed-forward in the others: 5 experts"):
+            self.assertIn(words, lines)
+        self.assertNotIn("after them", lines)
         c = tiny("gpt2", n_head=1)
         self.assertEqual(options_of(c)["attention"], "MHA")
         self.assertEqual(options_of(replace(c, activation="relu"))["activation"], "relu")

@@ -127,7 +127,7 @@ class Agreement(unittest.TestCase):
             self.assertLessEqual(agreement(run(general_form(one), IDS), run(one, IDS))["relative_difference"], 1e-6)
 
     def test_traced_points_are_those_of_chapter_4(self):
-        for name in ("gpt2", "openai-gpt", "gemma2", "mixtral", "deepseek_v3"):
+        for name in ("gpt2", "openai-gpt", "gemma2", "mixtral", "qwen3_moe", "deepseek_v3"):
             model, kept = case(name)[1], gpt2.Trace()
             run(model, random_ids(model, 5), trace=kept)
             wanted = {(p, i) for p in gpt2.LAYER_POINTS for i in range(3)} | {
@@ -262,6 +262,10 @@ class PlantedFaults(unittest.TestCase):
         experts = case("mixtral")[1].config.experts
         self.assertSeen("mixtral", experts=replace(experts, active=1))
         self.assertSeen("mixtral", experts=replace(experts, renormalise=False))
+        experts = case("qwen3_moe")[1].config.experts
+        for changes in (dict(active=1), dict(renormalise=False)):
+            self.assertSeen("qwen3_moe", experts=replace(experts, **changes))
+        self.assertSeen("qwen3_moe, plain shares", experts=replace(experts, dense=(0, 2)))
         experts = case("deepseek_v3")[1].config.experts
         for changes in (dict(groups=1), dict(renormalise=False), dict(scale=1.0), dict(active=2), dict(shared=0)):
             self.assertSeen("deepseek_v3", experts=replace(experts, **changes))
@@ -373,6 +377,9 @@ class Settings(unittest.TestCase):
             ("mixtral", dict(num_attention_heads=5, num_key_value_heads=5, head_dim=10)),  # 24 is not divisible by 5
             ("mixtral", dict(num_experts_per_tok=5)),
             ("qwen2", dict(tie_word_embeddings=True)),
+            ("qwen3_moe", dict(mlp_only_layers=[0, 1, 2])),
+            ("qwen3_moe", dict(num_experts_per_tok=5)),
+            ("qwen3_moe", dict(decoder_sparse_step=3, attention_bias=True, tie_word_embeddings=True)),
             ("deepseek_v3", dict(n_group=1, topk_group=1)),
             ("deepseek_v3", dict(first_k_dense_replace=0)),
             ("deepseek_v3", dict(first_k_dense_replace=3)),

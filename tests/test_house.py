@@ -3,6 +3,7 @@
 import ast
 import functools
 import re
+import shutil
 import subprocess
 import unittest
 
@@ -229,10 +230,50 @@ class Imports(unittest.TestCase):
         self.assertEqual(found, {"examples/ch02/families.py"})
 
 
+class Text(unittest.TestCase):
+    def test_is_read_and_written_as_utf_8(self):
+        """Whatever the machine's own encoding is: each read_text, write_text and open of text names the encoding."""
+        found = set()
+        for path in [*ROOT.glob("examples/**/*.py"), *ROOT.glob("scripts/*.py")]:
+            name = path.relative_to(ROOT).as_posix()
+            found |= {(name, n.lineno) for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if says_no_encoding(n)}
+        self.assertEqual(found, set())
+
+    def test_what_breaks_is_seen(self):
+        for code in ("p.read_text()", "p.write_text(x)", "p.open()", "open(p)", "open(p, 'a')", "p.open(mode='w')"):
+            self.assertTrue(says_no_encoding(ast.parse(code).body[0].value), code)
+        for code in (
+            "p.read_text('utf-8')",
+            "p.write_text(x, encoding='utf-8')",
+            "p.open('rb')",
+            "open(os.devnull, 'w')",
+            "os.open(p)",
+        ):
+            self.assertFalse(says_no_encoding(ast.parse(code).body[0].value), code)
+
+
+def says_no_encoding(node):
+    """Whether a node of a program reads or writes text in an encoding that it does not name."""
+    if not isinstance(node, ast.Call):
+        return False
+    words = {word.arg: word.value for word in node.keywords}
+    called = ast.unparse(node.func)
+    name, owner = called.rpartition(".")[2], called.rpartition(".")[0]
+    if "encoding" in words or name not in ("read_text", "write_text", "open") or owner in ("os", "image", "Image"):
+        return False
+    if name != "open":
+        return len(node.args) < (1 if name == "read_text" else 2)
+    mode = words.get("mode", node.args[0 if owner else 1] if len(node.args) > (0 if owner else 1) else None)
+    if node.args and ast.unparse(node.args[0]) == "os.devnull":
+        return False
+    return mode is None or "b" not in ast.unparse(mode)
+
+
 class House(unittest.TestCase):
     def test_top_level(self):
-        listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-        if listed.returncode:
+        git = shutil.which("git")
+        listed = subprocess.run([git, "ls-files"], cwd=ROOT, capture_output=True, text=True) if git else None
+        if listed is None or listed.returncode:
             self.skipTest("not a git checkout: an unpacked archive may hold anything beside the project")
         top = {line.split("/")[0] for line in listed.stdout.splitlines()}
         self.assertEqual({name for name in top if not name.startswith(".")} - TOP, set())

@@ -132,6 +132,19 @@ class Figures(FolderCase):
                     self.assertLess(min(lines["new_figure"]), min(lines["matplotlib"]), path)
 
 
+class TheLibrary(unittest.TestCase):
+    def test_one_place_imports_it(self):
+        """`import_transformers` says in one line what keeps it from being imported; whoever imports it by himself does not."""
+        importing = set()
+        for path in [*ROOT.glob("examples/**/*.py"), *ROOT.glob("scripts/*.py")]:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                names += [name.name for name in node.names] if isinstance(node, ast.Import) else []
+                if any(name.partition(".")[0] == "transformers" for name in names):
+                    importing.add(path.relative_to(ROOT).as_posix())
+        self.assertEqual(importing, {"examples/ch04/library.py"})
+
+
 # What runs in a process without docstrings: each script's help, and two scripts that compute.
 RUN_ALL = """
 import contextlib, importlib, io, json, sys

@@ -21,6 +21,8 @@ from examples.lab.script import (
     BadInput,
     Parser,
     answer,
+    as_number,
+    as_whole,
     command,
     dump_json,
     finite,
@@ -114,6 +116,16 @@ class Command(FolderCase):
         self.assertNotIn("More.", shown)
         self.assertNotIn("example", Parser(prog="a.py", description="What it shows.").format_help())
         Parser(prog="a.py", description=None).format_help()  # as where Python takes docstrings out
+
+    def test_numbers_of_other_kinds(self):
+        for value in (7, np.int64(7), np.uint8(7)):
+            self.assertIs(type(as_whole(value)), int)
+            self.assertEqual((as_whole(value), as_number(value)), (7, 7))
+        for value in (7.0, np.float32(0.5)):
+            self.assertIs(type(as_number(value)), float)
+            self.assertEqual((as_whole(value), as_number(value)), (None, value))
+        for value in (True, np.bool_(True), "7", None, [7], np.array([7])):
+            self.assertEqual((as_whole(value), as_number(value)), (None, None))
 
     def test_numbers(self):
         self.assertEqual(whole_number(1)("7"), 7)

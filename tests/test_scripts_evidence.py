@@ -1,10 +1,14 @@
 """Running experiments: what a record holds, what a re-run changes, that a fault loses no more than itself, and that `--check`
 writes nothing."""
 
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 from dataclasses import replace
+from pathlib import Path
 from unittest import mock
 
 import torch
@@ -241,6 +245,15 @@ class Script(SmallBook):
             with self.assertRaisesRegex(BadInput, word):
                 evidence.choose(*args, among=every)
 
+    def test_without_git(self):
+        """The records are written all the same, and one line on stderr says what they lack."""
+        with mock.patch.object(evidence, "commit", return_value="unknown"):
+            status, _, err = call(evidence.main, "--only", "ch98.seen")
+            self.assertEqual((status, err.count("\n")), (0, 1))
+            self.assertIn("records will say commit unknown", err)
+            self.assertEqual(call(evidence.main, "--only", "ch98.one")[2], "")  # an exact record has no commit
+            self.assertEqual(call(evidence.main, "--check")[2], "")  # and this writes none
+
     def test_list_and_bad_input(self):
         status, out, err = call(evidence.main, "--list")
         self.assertEqual((status, err), (0, ""))
@@ -284,6 +297,38 @@ class Here(unittest.TestCase):
         self.assertEqual(set(found), {"processor", "cores", "python", "torch", "transformers"})
         self.assertEqual(found["torch"], torch.__version__)
         self.assertRegex(evidence.commit(), r"^([0-9a-f]{40}\+?|unknown)$")
+
+    def test_the_commit_without_git(self):
+        """No git to call; no repository; another project's, in which this is an unpacked archive."""
+        with mock.patch.dict(os.environ, {"PATH": "/nowhere"}):
+            self.assertEqual(evidence.commit(), "unknown")
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(evidence, "ROOT", Path(folder).resolve()):
+            self.assertEqual(evidence.commit(), "unknown")
+
+    @unittest.skipUnless(shutil.which("git"), "git is not installed")
+    def test_the_commit(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder).resolve()
+            (root / "examples").mkdir()
+            settings = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+
+            def git(*words):
+                return subprocess.run(
+                    ["git", *settings, *words], cwd=root, capture_output=True, text=True, check=True
+                ).stdout.strip()
+
+            git("init", "-q")
+            with mock.patch.object(evidence, "ROOT", root):
+                self.assertEqual(evidence.commit(), "unknown")  # nothing is committed yet
+                (root / "examples" / "a.py").write_text("1")
+                git("add", ".")
+                git("commit", "-qm", "a")
+                head = git("rev-parse", "HEAD")
+                self.assertEqual(evidence.commit(), head)
+                (root / "examples" / "a.py").write_text("2")
+                self.assertEqual(evidence.commit(), head + "+")
+            with mock.patch.object(evidence, "ROOT", root / "examples"):
+                self.assertEqual(evidence.commit(), "unknown")
 
     def test_no_two_have_one_id(self):
         module = mock.Mock(EXPERIMENTS=(ONE,))

@@ -104,7 +104,8 @@ class Experts:
     """A mixture: of `count` networks of width `width` each token takes `active`, and `shared` more always.
 
     routing: "softmax" (Mixtral: the softmax over all, the best renormalised) or "sigmoid" (DeepSeek: scores by themselves, a bias
-    that chooses and does not weigh, only the best `best_groups` of `groups`). first_dense: how many first layers have no mixture.
+    that chooses and does not weigh, only the best `best_groups` of `groups`). dense: the layers, counted from 0, that have no
+    mixture and one network of the model's inner width.
     """
 
     count: int
@@ -112,7 +113,7 @@ class Experts:
     width: int
     routing: str = "softmax"
     shared: int = 0
-    first_dense: int = 0
+    dense: tuple = ()
     groups: int = 1
     best_groups: int = 1
     renormalise: bool = True
@@ -177,7 +178,7 @@ class Config:
 
     def has_experts(self, layer: int) -> bool:
         """Whether the layer's feed-forward network is a mixture."""
-        return self.experts is not None and layer >= self.experts.first_dense
+        return self.experts is not None and layer not in self.experts.dense
 
 
 # Where norms stand: before attention, after it, before the feed-forward network, after it. The names are those of the files, in

@@ -1,4 +1,4 @@
-"""How fourteen families write down what they compute: each family's `config.json` is read here, by one function, once.
+"""How fifteen families write down what they compute: each family's `config.json` is read here, by one function, once.
 
 `read_config` gives a GPT2Config or the general Config. Every field of the file is either read by its family's reader, or on the
 list of those that cannot matter, or refused by name: nothing that changes a result is passed over in silence. Every trap that a
@@ -19,7 +19,7 @@ PROGRAMS = {  # by model_type, the module that holds its forward pass
     "gpt2": "examples.ch04.gpt2_from_scratch",
     "llama": "examples.ch14.llama_from_scratch",
     **dict.fromkeys(("openai-gpt", "gpt_bigcode", "bloom", "xglm", "mistral", "mixtral", "qwen2"), VARIANTS),
-    **dict.fromkeys(("qwen3", "gemma", "gemma2", "gemma3_text", "deepseek_v3"), VARIANTS),
+    **dict.fromkeys(("qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "deepseek_v3"), VARIANTS),
 }
 FORMULAS = {"gpt2": "examples.ch04.cost_model"} | dict.fromkeys(list(PROGRAMS)[1:], "examples.ch14.costs")
 
@@ -233,6 +233,25 @@ def _qwen3(r):
     return _qwen(r, "qwen3", biases=biases, qk_norm=True)
 
 
+def _qwen3_moe(r):
+    sizes = _new(r, positions=32768, kv_heads=4)  # head_dim is d / h where it is not given, and not 128 as in a qwen3
+    r.not_null("num_key_value_heads", "decoder_sparse_step", "num_experts", "num_experts_per_tok", "moe_intermediate_size")
+    step, networks = r.whole("decoder_sparse_step", default=1), r.which_layers("mlp_only_layers", sizes["n_layer"])
+    experts = Experts(
+        r.whole("num_experts", "num_local_experts", default=128, most=EXPERTS),  # the library reads the one and writes the other
+        r.whole("num_experts_per_tok", default=8),
+        r.whole("moe_intermediate_size", default=768),
+        renormalise=r.flag("norm_topk_prob", False),  # the library's default, though Qwen3-30B-A3B says true
+        dense=tuple(i for i in range(sizes["n_layer"]) if i in networks or (i + 1) % step),
+    )
+    slides = r.flag("use_sliding_window", False)
+    r.passed_over("max_window_layers", *(() if slides else ("sliding_window",)))  # where it slides all layers do
+    windows = _same(r.whole("sliding_window", default=_default(r, 4096)), sizes) if slides else ()
+    biases = ("qkv", "o") if r.flag("attention_bias", False) else ()
+    more = dict(activation=r.one_of("hidden_act", ACTIVATION_NAMES, "silu"), windows=windows, biases=biases, qk_norm=True)
+    return Config("qwen3_moe", **sizes, rope=r.rope(), experts=experts, **more)
+
+
 def _gemma_like(r, sizes, activation="gelu_new"):
     """What the Gemmas share: gains stored as 1 + w, the embedding scaled, a gated GELU."""
     biases = ("qkv", "o") if r.flag("attention_bias", False) else ()
@@ -333,7 +352,7 @@ def _deepseek_v3(r):
         r.whole("moe_intermediate_size"),
         routing="sigmoid",
         shared=r.whole("n_shared_experts", default=1),
-        first_dense=min(r.layers("first_k_dense_replace", 3), sizes["n_layer"]),
+        dense=tuple(range(min(r.layers("first_k_dense_replace", 3), sizes["n_layer"]))),
         groups=r.whole("n_group", default=8),
         best_groups=r.whole("topk_group", default=4),
         renormalise=r.flag("norm_topk_prob", True, null=False),
@@ -375,6 +394,6 @@ def _cap(r, name, default):
 
 READERS = {
     **{"gpt2": _gpt2, "openai-gpt": _openai_gpt, "gpt_bigcode": _gpt_bigcode, "bloom": _bloom, "xglm": _xglm, "llama": _llama},
-    **{"mistral": _mistral, "mixtral": _mixtral, "qwen2": _qwen2, "qwen3": _qwen3},
+    **{"mistral": _mistral, "mixtral": _mixtral, "qwen2": _qwen2, "qwen3": _qwen3, "qwen3_moe": _qwen3_moe},
     **{"gemma": _gemma, "gemma2": _gemma2, "gemma3_text": _gemma3, "deepseek_v3": _deepseek_v3},
 }

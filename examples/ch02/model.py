@@ -20,7 +20,7 @@ from examples.ch02.config import Config, GPT2Config, general
 from examples.ch02.families import VARIANTS, program, read_config
 from examples.ch02.layout import embedding_name, general_weights, is_buffer, tensor_shapes
 from examples.ch02.tokenizer import TOKENIZER_FILES, load_tokenizer
-from examples.lab.script import BadInput, dump_json, read_json, write_whole
+from examples.lab.script import BadInput, as_whole, dump_json, read_json, write_whole
 
 EMBEDDED = Path(__file__).resolve().parent / "embedded"
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16")}  # that a pass computes in
@@ -289,7 +289,10 @@ def smollm2_file() -> Path:
 
 
 def random_model(fields: dict, seed: int = 0, dtype: torch.dtype = torch.float32, source: str = "random") -> Model:
-    """A `Model` of the shape that `fields`, those of a `config.json`, say, with weights from `seed`; `source` names it."""
+    """A `Model` of the shape that `fields`, those of a `config.json`, say, with weights from `seed`; `source` names it.
+
+    Raises BadInput like `read_config` and `seeded`.
+    """
     config = read_config(fields, source)
     tensors = {
         name: converted(random_tensor(name, shape, seed), dtype, name, source) for name, shape in tensor_shapes(config).items()
@@ -299,13 +302,23 @@ def random_model(fields: dict, seed: int = 0, dtype: torch.dtype = torch.float32
     return Model(config, _weights(tensors, config), manifest=manifest, fields=fields)
 
 
+def seeded(seed: int, offset: int = 0) -> torch.Generator:
+    """A generator that starts at `seed`, or as far behind it as `offset` says.
+
+    Raises BadInput for a seed that is no whole number from 0 to 2^63 - 1.
+    """
+    start = as_whole(seed)
+    if start is None or not 0 <= start < 2**63:
+        raise BadInput(f"the seed is {seed!r}; give a whole number, 0 to 2^63 - 1")
+    return torch.Generator().manual_seed((start + offset) % 2**63)
+
+
 def random_tensor(name: str, shape: tuple[int, ...], seed: int) -> torch.Tensor:
     """float32 numbers that depend on name, shape and seed alone: normal with deviation 0.02 (GPT-2's own), norm gains 1 + 0.1 N.
 
     Biases are drawn too, not zero, so that a program that forgets one gives other logits.
     """
-    generator = torch.Generator().manual_seed((seed + zlib.crc32(name.encode())) % 2**63)
-    noise = torch.randn(shape, generator=generator)
+    noise = torch.randn(shape, generator=seeded(seed, zlib.crc32(name.encode())))
     is_gain = len(shape) == 1 and name.endswith("weight")
     return noise.mul_(0.1).add_(1.0) if is_gain else noise.mul_(0.02)
 

@@ -66,6 +66,13 @@ class Reader:
             raise self.bad(name, f"a number of layers up to {most}")
         return value
 
+    def which_layers(self, name, n_layer):
+        """Numbers of layers, counted from 0; () where the field is not there or empty."""
+        value = self.get(name, default=[])
+        if not isinstance(value, list) or not all(type(i) is int and 0 <= i < n_layer for i in value):
+            raise self.bad(name, f"a list of layers, 0 to {n_layer - 1}")
+        return tuple(value)
+
     def flag(self, name, default, null=...):
         """True or false; null: what a null means. Where that is not said, there may not be one."""
         value = self.get(name, default=default)

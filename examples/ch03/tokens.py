@@ -21,7 +21,7 @@ import torch
 
 from examples.ch02.config import Config, GPT2Config
 from examples.ch02.layout import embedding_name, is_buffer, tensor_shapes
-from examples.ch02.model import Model, check_finite, load, load_config
+from examples.ch02.model import Model, check_finite, load, load_config, seeded
 from examples.lab.script import BadInput, Parser, command, dump_json, table
 
 TEXT = "Good night, good night! parting is such sweet sorrow"
@@ -88,8 +88,7 @@ def piece(id: int, model: Model) -> str:
 
 def random_ids(model: Model, tokens: int, batch: int = 1, seed: int = 0) -> torch.Tensor:
     """Uniform ids [batch, tokens] of the model's vocabulary, from `seed`, on its device."""
-    generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(model.config.vocab_size, (batch, tokens), generator=generator)
+    ids = torch.randint(model.config.vocab_size, (batch, tokens), generator=seeded(seed))
     return ids.to(model.device)
 
 

@@ -25,7 +25,7 @@ from examples.lab.script import BadInput
 NO_FLOAT64 = ("xglm",)  # the library's mask is a number that its float64 scores cannot take
 ROUNDED_IN_FLOAT64 = {  # what the library computes in float32 even in float64
     **dict.fromkeys(("gpt_bigcode", "bloom"), "the softmax"),
-    **dict.fromkeys(("llama", "mistral", "mixtral", "qwen2", "qwen3"), "norms, softmax and angles"),
+    **dict.fromkeys(("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe"), "norms, softmax and angles"),
     **dict.fromkeys(("gemma", "gemma2", "gemma3_text", "deepseek_v3"), "norms, softmax and angles"),
 }
 
@@ -75,8 +75,7 @@ def import_transformers():
 
 def _load(model, settings):
     """(the library's model, what it says of loading it), from the model's files, its fields, or its weights."""
-    import transformers
-
+    transformers = import_transformers()
     if model.path is not None and model.path.is_file():
         if getattr(model.config, "rope", None) and model.config.rope.factors:
             raise BadInput("transformers passes over a GGUF file's rope_freqs.weight: compare the model's folder, not this file")
@@ -97,7 +96,7 @@ def library_config(fields: dict | None):
         raise BadInput("this model has neither files nor the fields of a config.json, so transformers cannot make it")
     kept = {name: value for name, value in fields.items() if not CANNOT_MATTER.fullmatch(name)}
     with tempfile.TemporaryDirectory() as folder:  # read by the library as a file, with whatever it makes of a model_type
-        (Path(folder) / "config.json").write_text(json.dumps(kept | {"model_type": fields["model_type"]}))
+        (Path(folder) / "config.json").write_text(json.dumps(kept | {"model_type": fields["model_type"]}), encoding="utf-8")
         config = transformers.AutoConfig.from_pretrained(folder)
     config.bos_token_id = config.eos_token_id = config.pad_token_id = None
     return config

@@ -17,7 +17,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 
 import torch
 
-from examples.ch02.model import random_tensor
+from examples.ch02.model import random_tensor, seeded
 from examples.ch04.gpt2_from_scratch import causal_mask, check_ids, gelu, layer_norm, no_trace
 from examples.lab.experiment import Experiment
 from examples.lab.script import BadInput, Parser, answer, command, table, whole_number
@@ -136,7 +136,7 @@ def measure(config=None, tokens=8, seed=0):
     """Shapes of a pass over `tokens` random ids, the causal check with the mask and without, and the counts at five depths."""
     config = TinyConfig() if config is None else config
     weights = make_weights(config, seed)
-    ids = torch.randint(config.vocab_size, (1, tokens), generator=torch.Generator().manual_seed(seed))
+    ids = torch.randint(config.vocab_size, (1, tokens), generator=seeded(seed))
     depths = count_depths(config, seed=seed)
     on, off = causal_check(config, weights, ids), causal_check(config, weights, ids, causal=False)
     return {

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from examples.ch02.families import program
-from examples.ch02.model import Model, load_for
-from examples.ch03.tokens import decode, encode
+from examples.ch02.model import Model, load_for, seeded
+from examples.ch03.tokens import decode, encode, piece
 from examples.ch04.gpt2_from_scratch import causal_mask, check_ids
 from examples.ch05.sampling import (
     CANDIDATE_HEADINGS,
@@ -35,11 +35,12 @@ from examples.ch05.sampling import (
     choose,
     only,
 )
-from examples.lab.script import BadInput, Parser, answer, command, progress_bar, read_json, table, whole_number
+from examples.lab.script import BadInput, Parser, answer, as_whole, command, progress_bar, read_json, table, whole_number
 
 PROMPT = "HAMLET:\n"
 TOKENS = 200
 MOST = 10**7  # new tokens in one call
+UNFINISHED = "\N{REPLACEMENT CHARACTER}"  # what bytes that are no character yet are decoded to
 
 
 # --------------------------------------------------------------------------------------------------------------- the loop
@@ -79,26 +80,26 @@ def generate(
     ids: prompts [B, T], or a list of B of unequal length. Nothing is padded on the left: all are fed from position 0,
     the shortest prompt first, and a longer one takes its own next token where a shorter one takes the chosen one. So no row of
     attention is ever without a visible key, and each sequence is what it would be alone.
-    temperature, top_k, top_p: as in `choose`; 0 takes the most probable token. seed: sequence r draws from seed + r. Ids that the
-    model's tokenizer does not have are never chosen.
+    temperature, top_k, top_p: as in `choose`; a temperature of 0 takes the most probable token, a filter that is None is off. seed:
+    sequence r draws from seed + r. Ids that the model's tokenizer does not have are never chosen.
     end: the token or tokens that stop a sequence, which are returned as its last; "model" takes those of its files, None is none.
     forward: a function from the text so far, ids [B, t], to logits [B, ., V] whose last position is used; by default chapter 4's.
     window: let each step see only the last `window` tokens, at positions from 0: the text may then outgrow the model, and
     what has left the window is forgotten. on_token: called as on_token(sequence, id, logits [V]) for each token as it is chosen.
-    Raises BadInput, before any work, for prompts that are no ids of the model, for settings that `choose` refuses, and where
-    the last step would need a position that the model does not have. The last token is never fed, so a prompt of T leaves room
-    for n_positions - T + 1.
+    Raises BadInput, before any work, for prompts that are no ids of the model, for settings that `choose` or `seeded` refuses, and
+    where the last step would need a position that the model does not have. The last token is never fed, so a prompt of T leaves
+    room for n_positions - T + 1.
     """
     config = model.config
     prompts = prompt_sequences(ids, config, window)
     lengths = [len(p) for p in prompts]
-    _check_room(max(lengths), tokens, window, config)
+    tokens, window = _room(max(lengths), tokens, window, config)
     check_temperature(temperature)
     check_filters(top_k, top_p)
     ends = end_tokens(model) if end == "model" else end_list(end)
     allowed = known_ids(model)
     forward = whole_text(model) if forward is None else forward
-    generators = [torch.Generator().manual_seed(seed + r) for r in range(len(prompts))]
+    generators = [seeded(seed, r) for r in range(len(prompts))]
 
     shape, device = (len(prompts), max(lengths) + tokens), prompts[0].device
     text = torch.zeros(shape, dtype=torch.int64, device=device)  # [B, T + tokens], 0 behind a sequence's end
@@ -146,7 +147,10 @@ def prompt_sequences(ids: Tensor | list, config, window: int | None = None) -> l
     elif not isinstance(ids, (list, tuple)) or not len(ids):
         raise BadInput("prompts are neither a tensor [B, T] nor a list of sequences; give one of them")
     try:
-        sequences = [s if isinstance(s, torch.Tensor) else torch.tensor(s or (), dtype=None if s else torch.int64) for s in ids]
+        sequences = [
+            s if isinstance(s, torch.Tensor) else torch.tensor(s if len(s) else (), dtype=None if len(s) else torch.int64)
+            for s in ids
+        ]
     except (TypeError, ValueError, RuntimeError) as error:
         raise BadInput(f"a prompt is no sequence of ids ({str(error).splitlines()[0]}); give lists of whole numbers") from None
     for sequence in sequences:
@@ -156,18 +160,20 @@ def prompt_sequences(ids: Tensor | list, config, window: int | None = None) -> l
     return sequences
 
 
-def _check_room(longest, tokens, window, config):
-    if type(tokens) is not int or not 1 <= tokens <= MOST:
+def _room(longest, tokens, window, config):
+    """(tokens, window) as Python's own ints, the window None where there is none; raises BadInput where they do not fit."""
+    wanted, last = as_whole(tokens) or 0, config.n_positions
+    if not 1 <= wanted <= MOST:
         raise BadInput(f"{tokens!r} new tokens; give a whole number, 1 to {MOST:,}")
-    last = config.n_positions
     if window is not None:
-        if type(window) is not int or not 1 <= window <= last:
+        if not 1 <= (as_whole(window) or 0) <= last:
             raise BadInput(f"window {window!r} is not within 1 to n_positions {last}; give one that is")
-    elif longest + tokens - 1 > last:
+    elif longest + wanted - 1 > last:
         raise BadInput(
-            f"{longest} tokens of prompt and {tokens} new ones need {longest + tokens - 1} positions, and n_positions is {last}; "
+            f"{longest} tokens of prompt and {wanted} new ones need {longest + wanted - 1} positions, and n_positions is {last}; "
             f"ask for at most {last - longest + 1} tokens, or give a window"
         )
+    return wanted, as_whole(window)
 
 
 def end_tokens(model: Model) -> set[int]:
@@ -188,9 +194,9 @@ def end_list(end, where: str = "end") -> set[int]:
     """The set of ids in an int, a list of them or None; raises BadInput for anything else."""
     ends = [] if end is None else list(end) if isinstance(end, (list, tuple, set)) else [end]
     for id in ends:
-        if type(id) is not int or id < 0:
+        if as_whole(id) is None or id < 0:
             raise BadInput(f"{where} holds {id!r}; give token ids, whole numbers from 0")
-    return set(ends)
+    return {int(id) for id in ends}
 
 
 def known_ids(model: Model) -> Tensor | None:
@@ -205,19 +211,21 @@ def known_ids(model: Model) -> Tensor | None:
 class Stream:
     """The text of new ids as they come, in whole characters: a piece may be a part of one, which waits for the rest.
 
-    Bytes that are no character yet show as U+FFFD at the end of the text, one for all of them or one for each.
+    Bytes that are no character yet show as U+FFFD at the end of the text, one for all of them or one for each. Where the prompt
+    ends with such bytes, and the new ids make them whole, the character is a part of what comes.
     """
 
     def __init__(self, model: Model, prompt=()):
         """prompt: the ids [T] before the first new one; some tokenizers decode a piece otherwise at the start of a text."""
         self.model, self.ids = model, list(prompt)
-        self.shown = len(decode(self.ids, model)) if self.ids else 0
+        self.prompt = decode(self.ids, model) if self.ids else ""
+        self.shown = None  # until something is: as far as the prompt's own text goes
 
     def push(self, id: int) -> str:
         """The characters that are complete with this id; "" while one is not."""
         self.ids.append(id)
         text = decode(self.ids, self.model)
-        return self._upto(text, len(text.rstrip("\N{REPLACEMENT CHARACTER}")))
+        return self._upto(text, len(text.rstrip(UNFINISHED)))
 
     def rest(self) -> str:
         """What still waits, as U+FFFD: call it once the last id has come."""
@@ -225,7 +233,13 @@ class Stream:
         return self._upto(text, len(text))
 
     def _upto(self, text, stop):
-        piece, self.shown = text[self.shown : stop], max(self.shown, stop)
+        start = self.shown
+        if start is None:  # the prompt's U+FFFD at its end are its own, unless the text now has a character in their place
+            whole = len(self.prompt.rstrip(UNFINISHED))
+            rest = text[whole : len(self.prompt)]
+            start = whole + len(rest) - len(rest.lstrip(UNFINISHED))
+        piece = text[start:stop]
+        self.shown = stop if piece else self.shown
         return piece
 
 
@@ -245,7 +259,7 @@ class _Show:
     def __call__(self, sequence, id, logits):
         self.new.append(id)
         self.progress()
-        piece = self.stream.push(id) if self.stream else f"{id} "
+        text = self.stream.push(id) if self.stream else f"{id} "
         if self.args.show_candidates:
             found = [{"piece": self.piece(c["id"]), **c} for c in candidates(logits, **self.settings)]
             self.steps.append({"id": id, "piece": self.piece(id), "candidates": found})
@@ -255,7 +269,7 @@ class _Show:
                 print(table(["candidate", "id", *CANDIDATE_HEADINGS], rows) + "\n", flush=True)
         elif not self.args.json:
             self.start()
-            print(piece, end="", flush=True)
+            print(text, end="", flush=True)
 
     def start(self):
         """The prompt, once, before the first token."""
@@ -265,7 +279,7 @@ class _Show:
 
     def piece(self, id):
         """One id as a piece of text in quotation marks; the id itself without a tokenizer."""
-        return repr(decode([id], self.model)) if self.model.tokenizer else str(id)
+        return repr(piece(id, self.model)) if self.model.tokenizer else str(id)
 
     def finish(self, seconds, ended=None, interrupted=False):
         """The end of the text and a line about it, or the JSON object; after an interrupt, of what there is."""

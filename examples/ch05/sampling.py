@@ -18,11 +18,12 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 from torch import Tensor
 
-from examples.lab.script import BadInput, Parser, answer, command, table
+from examples.lab.script import BadInput, Parser, answer, as_number, as_whole, command, or_off, table
 
 CANDIDATES = ("mat", "rug", "floor", "sofa", "roof")  # for "the cat sat on the ...", with made-up scores
 LOGITS = (4.0, 2.9, 1.4, 0.5, 0.0)
 CANDIDATE_HEADINGS = ("logit", "probability", "kept or cut", "drawn with")
+OFF = "--top-k off and --top-p off, or None in a function"
 
 
 # ------------------------------------------------------------------------------------------------------------- the filters
@@ -35,7 +36,8 @@ def with_temperature(logits: Tensor, temperature: float) -> Tensor:
     10 / 1e-39 is infinite and 0 / 1e-39 is 0, and the division is in float64, where the smallest temperature is not yet 0.
     Raises BadInput for a temperature that is not a number above 0.
     """
-    if check_temperature(temperature) == 0:
+    temperature = check_temperature(temperature)
+    if temperature == 0:
         raise BadInput("a temperature of 0 leaves no probabilities; take the argmax")
     if temperature == 1:
         return logits
@@ -48,8 +50,8 @@ def keep_top_k(logits: Tensor, k: int) -> Tensor:
 
     Raises BadInput unless k is a whole number from 1.
     """
-    if type(k) is not int or k < 1:
-        raise BadInput(f"top-k is {k!r}; give a whole number of tokens to keep, 1 or more")
+    if (as_whole(k) or 0) < 1:
+        raise BadInput(f"top-k is {k!r}; give how many tokens to keep, a whole number from 1, or turn it off: {OFF}")
     order = logits.argsort(dim=-1, descending=True, stable=True)  # [..., V] ids, best first; stable, so equal ones by id
     return logits.scatter(-1, order[..., k:], -math.inf)
 
@@ -62,8 +64,10 @@ def keep_top_p(logits: Tensor, p: float) -> Tensor:
     above 1 - p. Holtzman et al., "The Curious Case of Neural Text Degeneration" (2020), section 3.1. Raises BadInput unless
     0 < p <= 1.
     """
-    if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 < p <= 1:
-        raise BadInput(f"top-p is {p!r}; give a probability above 0 and up to 1")
+    found = as_number(p)
+    if found is None or not 0 < found <= 1:
+        raise BadInput(f"top-p is {p!r}; give a probability above 0 and up to 1, or turn it off: {OFF}")
+    p = found
     if p == 1:
         return logits
     order = logits.argsort(dim=-1, descending=True, stable=True).flip(-1)  # [..., V] ids, worst first
@@ -129,9 +133,10 @@ def draw(probabilities: Tensor, generator: torch.Generator) -> Tensor:
 
 def check_temperature(temperature: float) -> float:
     """The temperature; raises BadInput unless it is a finite number from 0."""
-    if isinstance(temperature, bool) or not isinstance(temperature, (int, float)) or not 0 <= temperature < math.inf:
+    found = as_number(temperature)
+    if found is None or not 0 <= found < math.inf:
         raise BadInput(f"the temperature is {temperature!r}; give a number from 0 (0 takes the most probable token)")
-    return temperature
+    return found
 
 
 def check_filters(top_k: int | None, top_p: float | None) -> None:
@@ -221,11 +226,25 @@ def logit_list(text):
     return found
 
 
+def _option(number, wanted):
+    """An argparse type: `number` of the text, whose bounds the filter checks."""
+
+    def convert(text):
+        try:
+            return number(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is neither {wanted} nor off") from None
+
+    return convert
+
+
 def add_sampling(parser, temperature=1.0, top_k=None, top_p=None):
-    """Add the options of `choose` to a parser: --temperature, --top-k, --top-p."""
+    """Add the options of `choose` to a parser: --temperature, --top-k, --top-p, of which "off" turns either filter off."""
     parser.add_argument("--temperature", type=float, default=temperature, metavar="T", help="0 takes the most probable token")
-    parser.add_argument("--top-k", type=int, default=top_k, metavar="K", help="keep the K most probable tokens")
-    parser.add_argument("--top-p", type=float, default=top_p, metavar="P", help="keep the smallest set that reaches P")
+    about = "keep the K most probable tokens; off keeps all"
+    parser.add_argument("--top-k", type=or_off(_option(int, "a whole number from 1")), default=top_k, metavar="K", help=about)
+    about = "keep the smallest set of the most probable that reaches P; off keeps all"
+    parser.add_argument("--top-p", type=or_off(_option(float, "a number up to 1")), default=top_p, metavar="P", help=about)
     return parser
 
 

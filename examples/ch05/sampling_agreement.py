@@ -16,6 +16,8 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 
 import torch
 
+from examples.ch02.model import seeded
+from examples.ch04.library import import_transformers
 from examples.ch05.sampling import CANDIDATES, LOGITS, draw, probabilities
 from examples.lab.experiment import Experiment, largest, tolerance, worst
 from examples.lab.script import Parser, answer, command, progress_bar, table, whole_number
@@ -31,11 +33,10 @@ SETTINGS = [  # 120 of them: temperature, top-k, top-p
 
 def library_probabilities(logits, temperature=1.0, top_k=None, top_p=None):
     """What transformers' own processors leave of logits [N, V]: probabilities [N, V]."""
-    from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
-
-    steps = [TemperatureLogitsWarper(temperature)] if temperature != 1 else []
-    steps += [TopKLogitsWarper(top_k)] if top_k is not None else []
-    steps += [TopPLogitsWarper(top_p)] if top_p is not None else []
+    transformers = import_transformers()
+    steps = [transformers.TemperatureLogitsWarper(temperature)] if temperature != 1 else []
+    steps += [transformers.TopKLogitsWarper(top_k)] if top_k is not None else []
+    steps += [transformers.TopPLogitsWarper(top_p)] if top_p is not None else []
     for step in steps:
         logits = step(None, logits)
     return torch.softmax(logits, dim=-1)
@@ -44,7 +45,7 @@ def library_probabilities(logits, temperature=1.0, top_k=None, top_p=None):
 def logits_rows(count, seed=0):
     """Rows of logits to try filters on, [count][V] of several V: flat, peaked, spread over magnitudes, some impossible tokens,
     some with equal values."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     rows = []
     for i in range(count):
         V = (2, 5, 11, 50, 200, 1024)[i % 6]
@@ -79,7 +80,7 @@ def draw_frequencies(logits, draws, seed=0, **settings):
     """How often each id of logits [V] is drawn, beside its probability: [{id, probability, frequency, deviations}], the last in
     standard deviations of the count."""
     p = probabilities(logits, **settings).double()  # [V]
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     counts = torch.bincount(draw(p.float().expand(draws, -1), generator), minlength=len(p))
     rows = []
     for i, (pi, n) in enumerate(zip(p.tolist(), counts.tolist(), strict=True)):

@@ -22,7 +22,7 @@ from examples.ch02.model import Model, load_for
 from examples.ch03.tokens import decode, ids_for, shown
 from examples.ch04.gpt2_from_scratch import causal_mask, check_ids
 from examples.ch05.generate import generate
-from examples.lab.script import BadInput, Parser, answer, command, progress_bar, whole_number
+from examples.lab.script import BadInput, Parser, answer, as_whole, command, progress_bar, whole_number
 
 
 class KVCache:
@@ -41,12 +41,13 @@ class KVCache:
         self.model, self.length, most = model, 0, model.config.n_positions
         self.batch, self.capacity = batch, most if capacity is None else capacity
         for what, n, bounds in (("batch", batch, "1 or more"), ("capacity", self.capacity, f"1 to n_positions {most}")):
-            if type(n) is not int or n < 1 or (what == "capacity" and n > most):
+            if (as_whole(n) or 0) < 1 or (what == "capacity" and n > most):
                 raise BadInput(f"{what} {n!r} is not a whole number, {bounds}; give a cache that the model can fill")
+        self.batch, self.capacity = int(batch), int(self.capacity)
         with torch.inference_mode(False):  # so that a cache made within it can be written outside
-            room = program(model).new_cache(model.config, batch, self.capacity, dtype=model.dtype, device=model.device)
+            room = program(model).new_cache(model.config, self.batch, self.capacity, dtype=model.dtype, device=model.device)
             self.keys, self.values = (list(tensors) for tensors in zip(*room, strict=True))
-            self.ids = torch.zeros(batch, self.capacity, dtype=torch.int64, device=model.device)
+            self.ids = torch.zeros(self.batch, self.capacity, dtype=torch.int64, device=model.device)
         self.pending = {}  # of layers with a window, what they will keep once the pass is through
 
     @property
@@ -120,11 +121,11 @@ class KVCache:
 
         Raises BadInput for more than there are, and like `can_truncate`.
         """
-        if type(length) is not int or not 0 <= length <= self.length:
+        if as_whole(length) is None or not 0 <= length <= self.length:
             raise BadInput(f"cannot truncate to {length}: the cache holds {self.length} positions; give 0 to {self.length}")
         if not self.can_truncate(length):
             raise BadInput(f"cannot truncate to {length}: a window has pushed out what is before it; give 0 and begin anew")
-        self.length = length
+        self.length = int(length)
 
     def copy(self, batch: int | None = None, capacity: int | None = None) -> "KVCache":
         """A cache of its own with the same live positions; `batch` repeats a single sequence, for answers that share a prefix.

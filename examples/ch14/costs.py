@@ -1,4 +1,4 @@
-"""Chapter 14: what any of the fourteen families stores, multiplies and caches, from its config alone, in closed form.
+"""Chapter 14: what any of the fifteen families stores, multiplies and caches, from its config alone, in closed form.
 
     python examples/ch14/costs.py
     python examples/ch14/costs.py --config deepseek-v3 --context 2000
@@ -23,6 +23,7 @@ import torch
 
 from examples.ch02.config import NORMS, Config
 from examples.ch02.layout import is_buffer, weight_shapes
+from examples.ch04.library import import_transformers
 from examples.ch10 import kv_cache
 from examples.ch10.kv_cache import cache_bytes
 from examples.ch14.configs import SOURCE, config_named, published
@@ -189,11 +190,10 @@ def tensor_table_total(config: Config, buffers: bool = False) -> int:
 
 def library_parameters(fields: dict) -> int:
     """Parameters of the model that transformers makes of a config.json's fields, on the meta device, where it takes no memory."""
-    from transformers import AutoConfig, AutoModelForCausalLM, logging
-
-    logging.set_verbosity_error()
+    transformers = import_transformers()
+    transformers.logging.set_verbosity_error()
     with torch.device("meta"):
-        library = AutoModelForCausalLM.from_config(AutoConfig.for_model(**fields))
+        library = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(**fields))
     return sum(w.numel() for w in library.parameters())
 
 

@@ -1,6 +1,6 @@
 """Chapter 14: every family beside transformers, in tiny models that hide nothing; whole, and fed through a cache.
 
-    python examples/ch14/family_agreement.py                     # all fourteen families, some twenty seconds
+    python examples/ch14/family_agreement.py                     # all fifteen families, some twenty seconds
     python examples/ch14/family_agreement.py --family gemma2
 
 transformers makes each tiny model and writes it to files; chapter 2 reads these, and the configurable forward runs what it read.
@@ -43,6 +43,8 @@ CASES = (
     ("qwen3, biases", "qwen3", {"attention_bias": True}),
     ("deepseek_v3, plain queries", "deepseek_v3", {"q_lora_rank": None}),
     ("mixtral, windows", "mixtral", {"sliding_window": 6}),
+    ("qwen3_moe, plain shares", "qwen3_moe", {"norm_topk_prob": False, "decoder_sparse_step": 2, "mlp_only_layers": []}),
+    ("qwen3_moe, windows", "qwen3_moe", {"use_sliding_window": True, "sliding_window": 6}),
 )
 LENGTH = 20  # of the text that crosses every window
 SPLITS = ([1] * LENGTH, [7, 1, 5, 7], [LENGTH - 1, 1])  # ways to feed a text of LENGTH tokens

@@ -20,7 +20,7 @@ import torch
 from examples.ch02.config import Config
 from examples.ch02.families import VARIANTS
 from examples.ch02.layout import weight_shapes
-from examples.ch02.model import Model, run
+from examples.ch02.model import Model, run, seeded
 from examples.ch03.tokens import random_ids
 from examples.ch04.gpt2_from_scratch import Trace
 from examples.lab.experiment import Experiment
@@ -37,7 +37,7 @@ SEEDS = 9  # models of each kind, of which the median is taken
 
 def small_model(config: Config, seed: int = 0) -> Model:
     """A `Model` of a general config: gains 1, biases 0, matrices normal with variance 1 / inputs, which keep a vector's size."""
-    generator, weights = torch.Generator().manual_seed(seed), {}
+    generator, weights = seeded(seed), {}
     for name, shape in weight_shapes(config).items():
         if len(shape) == 2:
             weights[name] = torch.randn(shape, generator=generator) * shape[1] ** -0.5

@@ -20,7 +20,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 
 import torch
 
-from examples.ch02.model import run
+from examples.ch02.model import run, seeded
 from examples.ch14.held_text import PLAY
 from examples.ch14.norm_depth import PLACES, depth_config, small_model
 from examples.lab.experiment import Experiment
@@ -42,7 +42,7 @@ def training(norm_place, layers, seed=0, steps=STEPS, rate=RATE, width=64, warm_
     config = replace(depth_config(norm_place, layers, width), vocab_size=256, positions="learned")
     model = small_model(config, seed)
     adam = torch.optim.Adam([w.requires_grad_() for w in model.weights.values()], lr=rate)
-    generator, losses = torch.Generator().manual_seed(seed), []
+    generator, losses = seeded(seed), []
     for step in range(steps):
         adam.param_groups[0]["lr"] = rate * min(1, (step + 1) / warm_up)
         starts = torch.randint(len(text) - 33, (8,), generator=generator)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import torch
 
-from examples.ch02.model import Model, load
+from examples.ch02.model import Model, load, seeded
+from examples.ch04.library import import_transformers
 
 _OLD = dict(vocab_size=53, n_positions=32, n_embd=24, n_layer=3, n_head=4)
 _NEW = dict(vocab_size=53, hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4, head_dim=10)
@@ -34,6 +35,9 @@ TINY = {  # by model_type: what differs from the library's defaults
     "mixtral": _NEW | dict(num_local_experts=5, num_experts_per_tok=2, rope_parameters=_PLAIN),
     "qwen2": {k: v for k, v in _NEW.items() if k != "head_dim"} | dict(rope_parameters=_PLAIN),
     "qwen3": _NEW | dict(rope_parameters=_PLAIN | {"rope_theta": 1e6}),
+    "qwen3_moe": _NEW
+    | dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=18, norm_topk_prob=True, mlp_only_layers=[1])
+    | dict(rope_parameters=_PLAIN),
     "gemma": _NEW | dict(num_key_value_heads=1, rope_parameters=_PLAIN),
     "gemma2": _NEW
     | dict(sliding_window=6, query_pre_attn_scalar=20, attn_logit_softcapping=3.0, final_logit_softcapping=4.0)
@@ -50,25 +54,24 @@ TINY = {  # by model_type: what differs from the library's defaults
 
 def library_config(model_type, **changes):
     """transformers' config of the tiny model, eager in attention and experts."""
-    from transformers import AutoConfig
-
     values = TINY[model_type] | changes
-    config = AutoConfig.for_model(model_type, **values, bos_token_id=None, eos_token_id=None, pad_token_id=None)
+    config = import_transformers().AutoConfig.for_model(
+        model_type, **values, bos_token_id=None, eos_token_id=None, pad_token_id=None
+    )
     config._attn_implementation = config._experts_implementation = "eager"
     return config
 
 
 def library_tiny(model_type, seed=0, **changes):
     """transformers' tiny model of a family, its weights drawn from `seed`."""
-    import transformers
-
+    transformers = import_transformers()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     library = transformers.AutoModelForCausalLM.from_config(library_config(model_type, **changes)).eval()
     with torch.no_grad():
         named = dict(library.named_parameters()) | {n: b for n, b in library.named_buffers() if "e_score_correction" in n}
         for name, tensor in named.items():
-            noise = torch.randn(tensor.shape, generator=torch.Generator().manual_seed(seed + zlib.crc32(name.encode())))
+            noise = torch.randn(tensor.shape, generator=seeded(seed, zlib.crc32(name.encode())))
             is_gain = tensor.ndim == 1 and name.endswith("weight")
             one = 0.0 if model_type.startswith("gemma") else 1.0  # a Gemma's gains are stored as what they differ from 1
             tensor.copy_(one + 0.4 * noise if is_gain else 0.3 * noise)

@@ -163,11 +163,13 @@ def _explain_rope(config):
 def _explain_feed_forward(config, chosen):
     parts = 3 if config.gated else 2
     lines = []
-    dense = config.n_layer if config.experts is None else min(config.experts.first_dense, config.n_layer)
+    L, dense = config.n_layer, [i for i in range(config.n_layer) if not config.has_experts(i)]
+    first = dense == list(range(len(dense)))
     if dense:
-        which = f" in the first {dense} layers" if dense < config.n_layer else ""
+        which = f" in the first {len(dense)} layers" if first else f" in {len(dense)} of the {L} layers"
+        which = which if len(dense) < L else ""
         lines.append(f"Feed-forward{which}: {chosen['activation']}, {parts} matrices, inner width {config.inner_width:,}.")
-    if dense < config.n_layer:
+    if len(dense) < L:
         e = config.experts
         shared = f", and {e.shared} more for every token" if e.shared else ""
         soft = e.routing == "softmax"
@@ -176,7 +178,7 @@ def _explain_feed_forward(config, chosen):
         route += f", times {e.scale:g}" if e.scale != 1 else ""
         groups = f", from the best {e.best_groups} of {e.groups} groups" if e.groups > 1 else ""
         one = f"{e.count} experts ({chosen['activation']}, inner width {e.width:,})"
-        after = " after them" if e.first_dense else ""
+        after = "" if not dense else " after them" if first else " in the others"
         lines.append(f"Feed-forward{after}: {one}, {e.active} for each token{shared}; routed by {route}{groups}.")
     return lines
 

@@ -1,4 +1,4 @@
-"""Chapter 14: one forward pass for fourteen families, in which everything that differs between them is a field of `Config`.
+"""Chapter 14: one forward pass for fifteen families, in which everything that differs between them is a field of `Config`.
 
     python examples/ch14/variants.py                        # the embedded GPT-2 by this pass: its most probable next tokens
     python examples/ch14/variants.py --model smollm2 --prompt "The capital of France is"

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import json
 import math
+import numbers
 import os
 import secrets
 import sys
@@ -61,6 +62,18 @@ class Parser(argparse.ArgumentParser):
         return self
 
 
+def as_whole(value):
+    """`value` as an int where it is a whole number, numpy's kinds too; None for anything else, as True, 2.0 and "2" are."""
+    return int(value) if isinstance(value, numbers.Integral) and not isinstance(value, bool) else None
+
+
+def as_number(value):
+    """`value` as an int or a float where it is a real number, numpy's kinds too; None for anything else, True and "2" say."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return None
+    return as_whole(value) if isinstance(value, numbers.Integral) else float(value)
+
+
 def whole_number(minimum, maximum=None):
     """An argparse type: a whole number from `minimum` up, to `maximum` where one is given."""
 
@@ -75,6 +88,11 @@ def whole_number(minimum, maximum=None):
         return value
 
     return convert
+
+
+def or_off(convert):
+    """An argparse type: what `convert` makes of the text, or None for the word "off"."""
+    return lambda text: None if text == "off" else convert(text)
 
 
 def number_list(minimum):
