@@ -69,7 +69,7 @@ def check(root=ROOT):
             if match[1] not in known:
                 what = f"there is no claim {match[1]} in research/{match[1].split('.')[0]}/claims.json"
                 problems.append(Problem(name, line_at(text, match.start()), what))
-    for path in sorted(root.glob("research/ch*/sources.md")):
+    for path in (*sorted(root.glob("research/ch*/sources.md")), *(p for p in [register_path(root)] if p.exists())):
         texts[path.relative_to(root).as_posix()] = path.read_text(encoding="utf-8")
     for name, text in texts.items():
         page = Page(text)

@@ -4,13 +4,15 @@ earlier texts printed is recomputed."""
 import importlib
 import re
 import unittest
+from unittest import mock
 
+from examples.ch04 import causal_mask, tour
 from scripts import check, compare_published
 from scripts.commands import script
 from scripts.experiments import claims, experiments
 from scripts.markers import load_records, look_up, manuscripts, pages
 from scripts.register import STATUS, headline, register
-from scripts.transcripts import RUN, parsed, transcript
+from scripts.transcripts import BODY, RUN, parsed, transcript
 from tests.support import ROOT, installed, slow
 
 
@@ -57,7 +59,7 @@ class Whole(unittest.TestCase):
             text = manuscripts(ROOT)[chapter].read_text()
             prose = " ".join(found for found, _ in check.Page(re.sub(r"(?m)^\|.*$", "", text)).prose)
             self.assertTrue(least <= len(prose.split()) <= most, (chapter, len(prose.split())))
-            exercises = text.split("## Exercises")[1].split("## References")[0]
+            exercises = " ".join(text.split("## Exercises")[1].split("## References")[0].split())
             self.assertEqual((exercises.count("*Hand in:*"), exercises.count("*A right answer shows*")), (count, count), chapter)
             for kind in ("**Established", "**Measured", "**hypothesis"):
                 self.assertIn(kind, text, chapter)
@@ -76,6 +78,23 @@ class Transcripts(unittest.TestCase):
                 continue
             with self.subTest(match["spec"], page=path.name):
                 self.assertEqual(match["body"], transcript(ROOT, match["spec"], runs=1))
+
+    def test_a_command_that_prints_something_else_is_seen(self):
+        match = next(m for _, m in transcripts() if parsed(m["spec"])[0] == "python examples/ch04/causal_mask.py")
+        whole = causal_mask.report
+        for change, same in ((lambda text: text, True), (lambda text: text.replace("mask on", "mask  on"), False)):
+            with mock.patch.object(causal_mask, "report", side_effect=lambda values, change=change: change(whole(values))):
+                self.assertEqual(match["body"] == transcript(ROOT, match["spec"], runs=1), same)
+
+    def test_a_page_that_shows_something_else_is_seen(self):
+        """README's transcript, one character changed, beside what its script prints."""
+        text = (ROOT / "README.md").read_text(encoding="utf-8")
+        body = RUN.search(text)["body"]
+        output = BODY.fullmatch(body)["output"]
+        with mock.patch.object(tour, "main", side_effect=lambda argv: print(output) or 0):
+            for page, same in ((text, True), (text.replace("50.42%", "50.43%"), False)):
+                match = RUN.search(page)
+                self.assertEqual(match["body"] == transcript(ROOT, match["spec"], runs=1), same)
 
 
 class Published(unittest.TestCase):

@@ -6,14 +6,16 @@ import io
 import re
 import unittest
 
+from scripts.listings import CODE
 from tests.support import ROOT
 
 PLACES = ("README.md", "content/books/inference/04-chapter.md")
 
 
 def starter(path):
-    """(program, output): the first Python block of a page, and the text block that follows it."""
-    found = re.search(r"^```python\n(.*?)^```\n\n^```text\n(.*?)^```", (ROOT / path).read_text(encoding="utf-8"), re.M | re.S)
+    """(program, output): the first Python block of a page that is no listing, and the text block that follows it."""
+    text = CODE.sub("", (ROOT / path).read_text(encoding="utf-8"))
+    found = re.search(r"^```python\n(.*?)^```\n\n^```text\n(.*?)^```", text, re.M | re.S)
     return found[1], found[2]
 
 
