@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help ready run test test-fast lint bench evidence evidence-list verify check compare-published real-model train clean
+.PHONY: help ready run test test-fast lint bench evidence refresh evidence-list verify check compare-published real-model train clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,13 +29,16 @@ bench: ready ## speed, memory and decoding beside transformers, as ratios; a qua
 evidence: ready ## run the experiments (make real-model first), refresh all that shows them; CHAPTER=ch04 ONLY=ch04.mask MODEL=...
 	@$(RUN) scripts/evidence.py $(if $(CHAPTER),--chapter "$(CHAPTER)") $(if $(ONLY),--only "$(ONLY)") $(if $(MODEL),--model "$(MODEL)")
 
+refresh: ready ## write listings, transcripts, numbers, figures and the register anew from code and records; runs no experiment
+	@$(RUN) scripts/refresh.py
+
 evidence-list: ready ## list the experiments
 	@$(RUN) scripts/evidence.py --list
 
 verify: ready ## compare the records with what the experiments give now, timings aside; twelve minutes; CHAPTER=ch04 ONLY=ch04.mask LONG=1
 	@$(RUN) scripts/evidence.py --check $(if $(CHAPTER),--chapter "$(CHAPTER)") $(if $(ONLY),--only "$(ONLY)") $(if $(LONG),--long)
 
-check: ready ## manuscripts against their records: numbers, links, commands, headings
+check: ready ## manuscripts and README against code and records: numbers, listings, links, commands, headings, spelling
 	@$(RUN) scripts/check.py
 
 compare-published: ready ## the first edition's numbers beside those of MODEL=openai-community/gpt2

@@ -1,38 +1,43 @@
-"""Check the manuscripts: numbers from the records, links and commands that work, headings that a chapter has.
+"""Check the pages, the manuscripts and README: numbers from the records, listings from the code, links and commands that work,
+headings that a chapter has, spelling, lines that are not too long, images that say what they show.
 
     make check        # compare, and list what is wrong as file:line: what
-    make evidence     # runs the experiments, then refreshes what stands between markers (scripts/markers.py says how they look)
+    make refresh      # write anew what stands between markers: scripts/markers.py, listings.py and transcripts.py say how they look
+    make evidence     # run the experiments first
 
 What counts as a measured number, and must stand in a marker: one with a decimal point or an exponent; one followed by a unit
 (per cent, %, ms, s, bytes and their multiples, FLOP and its multiples, nats, bits, times); a whole number of 100 or more that
 is not a year (1900 to 2099). Left alone are code, formulas between dollars, link targets, and what is marked as a constant of
-the prose: `<!--const-->24.3<!--/-->`.
+the prose: `<!--const-->24.3<!--/-->`. In README numbers may stand as they are.
+
+What this cannot see: whether a sentence says of its number what is so ("most" for "least"), and whether a command prints what its
+transcript shows. The tests run every transcript; the sentences want a reader.
 """
 
-import contextlib
-import importlib
-import io
 import re
-import shlex
 import sys
-import urllib.parse
-from dataclasses import dataclass
 from pathlib import Path
 
 if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from markdown_it import MarkdownIt
-
 from examples.lab.script import BadInput, Parser, command
+from scripts.commands import command_problem
 from scripts.experiments import ROOT, claims, experiments
 from scripts.figures import stale_figures
-from scripts.markers import CLAIM, CONST, MARKER, expected, load_records, manuscripts
-from scripts.register import register, register_path
+from scripts.listings import CODE, listing
+from scripts.markers import CLAIM, CONST, MARKER, book, expected, load_records, manuscripts, pages
+from scripts.page import COMMENT, HEAD, MATH, SIGN, Page, Problem, line_at, without
+from scripts.register import headline, register, register_path
+from scripts.spelling import check_spelling
+from scripts.transcripts import RUN, transcript_problem
 
 _UNIT = "ms|s|seconds?|minutes?|hours?|[KMGT]FLOP/s|[KMGT]B/s|[KMGT]?FLOPs?|[KMGT]?i?B|bytes?|nats?|bits?|times"
 UNITS = rf"(?:\s*(?:%|per cent\b)|\s+(?:{_UNIT})\b)"
 NUMBER = re.compile(rf"(?<![\w.,/^-])(?P<n>\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?)(?![\w-])(?P<unit>{UNITS})?")
+WIDTH = 160  # columns of a source line
+ALT = 5  # words
+TABLE = re.compile(r"<!--=[^>]*? table [^>]*?-->(?:(?!<!--).)*?<!--/-->", re.S)
 FRONT_MATTER = ("title", "number", "draft")
 HEADINGS = (
     *("The claim", "Where this sits", "What the numbers do not show", "The Lab's increment", "What you should now be able to do"),
@@ -40,117 +45,38 @@ HEADINGS = (
 )
 
 
-@dataclass(frozen=True)
-class Problem:
-    """One thing that is wrong, at a line of a file."""
-
-    path: str
-    line: int
-    what: str
-
-    def __str__(self):
-        return f"{self.path}:{self.line}: {self.what}"
-
-
-# ------------------------------------------------------------------------------------------------------------ reading Markdown
-
-MARKDOWN = MarkdownIt("commonmark").enable("table")
-HEAD = re.compile(r"\A---\n.*?\n---\n", re.S)  # the front matter, which is no Markdown
-MATH = re.compile(r"\$\$.*?\$\$|\$[^$\n]+\$", re.S)
-COMMENT, TAG = re.compile(r"<!--.*?-->", re.S), re.compile(r"<[^>]*>")
-SIGN = "¤"  # stands where something was taken out, so that what is beside it stays apart
-
-
-def without(text, pattern, sign=""):
-    """`text` with `sign` for every match of `pattern`, and its line breaks, so that lines keep their numbers."""
-    return pattern.sub(lambda match: sign + "\n" * match[0].count("\n"), text)
-
-
-def line_at(text, at):
-    """The number of the line that position `at` of `text` is in."""
-    return text.count("\n", 0, at) + 1
-
-
-class Page:
-    """What Markdown makes of a text, each thing with the number of its line.
-
-    headings: (level, text, line). links: (target, line), images too. code: (text, line) of code spans. blocks: (language, text,
-    line) of fenced and indented code. html: (text, line) of lines that are HTML. prose: (text, line) of all other text, without
-    code, link targets, tags and comments.
-    """
-
-    def __init__(self, text):
-        self.headings, self.links, self.code, self.blocks, self.html, self.prose = [], [], [], [], [], []
-        level = 0
-        for token in MARKDOWN.parse(without(text, HEAD)):
-            line = token.map[0] + 1 if token.map else None
-            if token.type == "heading_open":
-                level = int(token.tag[1])
-            elif token.type in ("fence", "code_block"):
-                self.blocks.append((token.info.strip(), token.content, line))
-            elif token.type == "html_block":
-                self.html.append((token.content, line))
-                self.prose.append((without(without(token.content, COMMENT), TAG), line))
-            elif token.type == "inline":
-                self.prose.append((self._prose(token.children, line), line))
-                if level:
-                    shown = "".join(t.content for t in token.children if t.type in ("text", "code_inline"))
-                    self.headings.append((level, shown.strip(), line))
-                level = 0
-
-    def _prose(self, tokens, line):
-        """The prose of `tokens`, which begin in `line`."""
-        text, address = "", False
-        for token in tokens:
-            here = line + text.count("\n")
-            target = token.attrs.get("href") or token.attrs.get("src")
-            if target:
-                self.links.append((urllib.parse.unquote(target), here))
-            if token.markup == "autolink":  # its text is its target
-                address = token.type == "link_open"
-            elif token.type == "code_inline":
-                self.code.append((token.content, here))
-                text += SIGN
-            elif token.type in ("softbreak", "hardbreak"):
-                text += "\n"
-            elif token.type == "image":
-                text += self._prose(token.children, here)
-            elif token.type == "html_inline":
-                text += "\n" * token.content.count("\n")
-            elif not address:
-                text += token.content
-        return text
-
-    @property
-    def anchors(self):
-        """What a link to one of the headings ends in, as GitHub makes it: a number follows where two have one text."""
-        names = [re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for _, text, _ in self.headings]
-        return {f"{name}-{names[:i].count(name)}" if name in names[:i] else name for i, name in enumerate(names)}
-
-
 # ------------------------------------------------------------------------------------------------------------------ checking
 
 
 def check(root=ROOT):
-    """Everything that is wrong in the manuscripts, records, figures and register under `root`: a list of `Problem`."""
+    """Everything that is wrong in the pages, records, figures and register under `root`: a list of `Problem`."""
     root = Path(root)
     records, known = load_records(root), {c.id for c in claims(root)}
-    problems, used, claimed = [], set(), set()
-    for chapter, path in manuscripts(root).items():
+    problems, used, claimed, texts = [], set(), set(), {}
+    for path in pages(root):
         text, name = path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()
-        problems += check_markers(name, text, records, used)
-        problems += check_numbers(name, text)
-        problems += check_template(name, text)
+        texts[name], of_the_book = text, path in book(root)
+        problems += check_markers(name, text, records, used if of_the_book else set())
+        problems += check_listings(root, path, name, text)
+        problems += check_transcripts(root, name, text)
+        problems += check_lines(name, text)
+        if of_the_book:
+            problems += check_numbers(name, text)
+        if path in manuscripts(root).values():
+            problems += check_template(name, text)
         for match in CLAIM.finditer(text):
             claimed.add(match[1])
             if match[1] not in known:
-                what = f"there is no claim {match[1]} in research/{chapter}/claims.json"
+                what = f"there is no claim {match[1]} in research/{match[1].split('.')[0]}/claims.json"
                 problems.append(Problem(name, line_at(text, match.start()), what))
-    readable = [*manuscripts(root).values(), root / "README.md", *sorted(root.glob("research/ch*/sources.md"))]
-    for path in (p for p in readable if p.exists()):
-        page, name = Page(path.read_text(encoding="utf-8")), path.relative_to(root).as_posix()
-        problems += check_links(root, path, name, page)
+    for path in (*sorted(root.glob("research/ch*/sources.md")), *(p for p in [register_path(root)] if p.exists())):
+        texts[path.relative_to(root).as_posix()] = path.read_text(encoding="utf-8")
+    for name, text in texts.items():
+        page = Page(text)
+        problems += check_links(root, root / name, name, page)
         problems += check_commands(root, name, page)
+        problems += check_images(name, page)
+    problems += check_spelling(texts)
     return problems + check_records(root, records, used, claimed) + check_figures(root)
 
 
@@ -176,10 +102,58 @@ def check_markers(name, text, records, used):
     for _, found, line in page.blocks:
         if "<!--" in found:
             problems.append(Problem(name, line, "a marker stands in a block of code, where it is shown as it is"))
-    opened = len(re.findall(r"<!--(?:=|const-->)", text))
-    if opened != len(re.findall(r"<!--/-->", text)) or opened != len(MARKER.findall(text)) + len(CONST.findall(text)):
-        problems.append(Problem(name, 1, "the markers do not pair up: each <!--= and <!--const--> wants its <!--/-->"))
+    opened = len(re.findall(r"<!--(?:=|const-->|code |run )", text))
+    paired = sum(len(pattern.findall(text)) for pattern in (MARKER, CONST, CODE, RUN))
+    if opened != len(re.findall(r"<!--/-->", text)) or opened != paired:
+        what = "the markers do not pair up: each <!--=, <!--const-->, <!--code and <!--run wants its <!--/-->"
+        problems.append(Problem(name, 1, what))
     return problems
+
+
+def check_listings(root, path, name, text):
+    """Listings that are not what their files hold now."""
+    problems = []
+    for match in CODE.finditer(text):
+        line = line_at(text, match.start())
+        try:
+            body = listing(root, path, match["spec"])
+        except (LookupError, ValueError) as error:
+            problems.append(Problem(name, line, f"the listing `{match['spec']}` shows nothing: {error.args[0]}"))
+            continue
+        if match["body"] != body:
+            what = f"the listing `{match['spec']}` is not what the file holds; run make refresh, and read the text around it"
+            problems.append(Problem(name, line, what))
+    return problems
+
+
+def check_transcripts(root, name, text):
+    """Transcripts that cannot be what their commands print. None is run here: the tests run each."""
+    found = ((match, transcript_problem(root, match["spec"], match["body"])) for match in RUN.finditer(text))
+    return [
+        Problem(name, line_at(text, match.start()), f"the transcript `{match['spec']}` does not hold: {wrong}")
+        for match, wrong in found
+        if wrong
+    ]
+
+
+def check_lines(name, text):
+    """Lines of WIDTH characters or more, tables and what stands between markers on lines of their own aside."""
+    for pattern in (CODE, RUN, TABLE):
+        text = without(text, pattern)
+    return [
+        Problem(name, number, f"the line has {len(line)} characters; wrap it before {WIDTH}")
+        for number, line in enumerate(text.split("\n"), start=1)
+        if len(line) >= WIDTH and not line.lstrip().startswith("|")
+    ]
+
+
+def check_images(name, page):
+    """Images whose alternative text is too short to say what they show."""
+    return [
+        Problem(name, line, f"the image's alternative text {shown!r} does not say what it shows; give it {ALT} words or more")
+        for shown, line in page.images
+        if len(shown.split()) < ALT
+    ]
 
 
 def _difference(stands, should):
@@ -246,45 +220,10 @@ def check_commands(root, name, page):
     problems = []
     for language, block, line in page.blocks:
         for i, row in enumerate(block.splitlines() if language in ("sh", "bash", "console") else ()):
-            problem = _command_problem(root, row.strip().removeprefix("$ "))
+            problem = command_problem(root, row.strip().removeprefix("$ "))
             if problem:
                 problems.append(Problem(name, line + 1 + i, f"the command `{row.strip()}` does not work: {problem}"))
     return problems
-
-
-def _command_problem(root, row):
-    try:
-        words = shlex.split(row, comments=True)
-    except ValueError as error:
-        return str(error)
-    while words and re.fullmatch(r"\w+=.*", words[0]):  # settings of the environment
-        words = words[1:]
-    if words[:1] == ["make"]:
-        makefile = (root / "Makefile").read_text(encoding="utf-8")
-        for word in words[1:]:
-            variable = re.fullmatch(r"([A-Z_]+)=.*", word)
-            known = rf"\$\({variable[1]}\)" if variable else rf"(?m)^{re.escape(word)}:"
-            if not re.search(known, makefile):
-                return f"the Makefile has no {word}"
-        return None
-    if len(words) < 2 or Path(words[0]).name not in ("python", "python3"):
-        return None
-    if words[1] == "-m":
-        module, arguments = words[2], words[3:]
-    else:
-        module, arguments = words[1].removesuffix(".py").replace("/", "."), words[2:]
-    if module.split(".")[0] not in ("examples", "scripts"):
-        return None
-    if not (root / (module.replace(".", "/") + ".py")).exists():
-        return f"there is no {module}"
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):  # --help prints
-            importlib.import_module(module).options().parse_args(arguments)
-    except BadInput as error:
-        return str(error)
-    except SystemExit:  # --help
-        return None
-    return None
 
 
 def check_records(root, records, used, claimed):
@@ -304,6 +243,10 @@ def check_records(root, records, used, claimed):
         if record["kind"] == "tolerance" and not record["values"]["held"]:
             what = f"{e.id} is outside its bound: {record['values']['worst']} > {record['values']['bound']}"
             problems.append(Problem(where, 1, what))
+        try:
+            headline(e, record)
+        except (LookupError, ValueError) as error:
+            problems.append(Problem(where, 1, f"the headline of {e.id} names nothing: {error.args[0]}"))
         if e.chapter in written and e.id not in used:
             problems.append(Problem(where, 1, f"no manuscript uses {e.id}"))
     for c in claims(root):
@@ -318,7 +261,7 @@ def check_records(root, records, used, claimed):
             problems.append(Problem(f"research/{ref.split('.')[0]}/results.json", 1, f"{ref} is of no experiment"))
     path = register_path(root)
     if not path.exists() or path.read_text(encoding="utf-8") != register(root):
-        what = "is not what the experiments, the claims and the records make; run make evidence"
+        what = "is not what the experiments, the claims, the records and the pages make; run make refresh"
         problems.append(Problem(path.relative_to(root).as_posix(), 1, what))
     return problems
 
@@ -326,7 +269,7 @@ def check_records(root, records, used, claimed):
 def check_figures(root):
     """Figures that are not what their records draw."""
     return [
-        Problem(path.relative_to(root).as_posix(), 1, f"is not what {id} draws; run make evidence")
+        Problem(path.relative_to(root).as_posix(), 1, f"is not what {id} draws; run make refresh")
         for path, id in stale_figures(root)
     ]
 
@@ -344,8 +287,8 @@ def main(argv=None):
     for problem in problems:
         print(problem)
     if problems:
-        raise BadInput(f"{len(problems)} of these; mend them, or run make evidence where a record changed")
-    print(f"{len(manuscripts(ROOT))} manuscript(s), {len(load_records(ROOT))} records: nothing wrong")
+        raise BadInput(f"{len(problems)} of these; mend them, or run make refresh where a record or the code changed")
+    print(f"{len(manuscripts(ROOT))} manuscripts, {len(load_records(ROOT))} records: nothing wrong")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Run the experiments and rewrite `research/chNN/results.json`, the figures, the manuscripts' markers and the register.
+"""Run the experiments and rewrite `research/chNN/results.json`, then all that shows them, as `make refresh` does.
 
     make evidence                                   # everything
     make evidence CHAPTER=ch04                      # one chapter
@@ -9,7 +9,7 @@
     make verify LONG=1                              # only what takes too long for the tests
 
 The experiments are those of the chapters' own files. A chapter's file of records is written whole after each of them, so that an
-interrupt loses one. An observation that comes out as before keeps its old record, with its date and commit.
+interrupt loses one. What comes out as before keeps its old record, with its date and commit, or its versions.
 """
 
 import contextlib
@@ -34,22 +34,24 @@ from examples.ch02.model import load, smollm2_file
 from examples.ch04.library import import_transformers
 from examples.lab.script import BadInput, Parser, command, table
 from scripts.experiments import LONG, ROOT, claims, experiments, lasting
-from scripts.figures import draw
-from scripts.markers import refresh
 from scripts.records import DATED, check_record, key_of, read_results, results_path, write_results
-from scripts.register import write_register
+from scripts.refresh import refresh, tell
 
 UNKNOWN = "unknown"  # a record's commit, where git cannot say it
 
 
+def versions():
+    """The versions that a record was made with."""
+    return {"python": platform.python_version(), "torch": torch.__version__, "transformers": import_transformers().__version__}
+
+
 def machine():
-    """The machine that a measurement was made on."""
+    """The machine that a measurement was made on, and its versions."""
     name = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
         found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
         name = found[1] if found else name
-    versions = {"python": platform.python_version(), "torch": torch.__version__, "transformers": import_transformers().__version__}
-    return {"processor": name, "cores": os.cpu_count(), **versions}
+    return {"processor": name, "cores": os.cpu_count(), **versions()}
 
 
 def commit():
@@ -112,6 +114,8 @@ def run(experiment, models, source=None):
     if experiment.kind in DATED:
         today = datetime.datetime.now(datetime.UTC).date().isoformat()
         record |= {"date": today, "commit": commit(), "machine": machine()}
+    else:
+        record |= {"versions": versions()}
     check_record(record, experiment.id)
     return record
 
@@ -124,14 +128,13 @@ def digest(model):
     return sha256(path) if path and path.is_file() else None
 
 
+MADE = ("date", "commit", "versions")  # when and with what a record was made, which may differ though it found the same
+
+
 def merge(old, new):
-    """`new`, or `old` when it found the same: an observation that comes out as before keeps its date and commit."""
-    if old is None or new["kind"] not in DATED:
-        return new
-    same = {f: v for f, v in new.items() if f not in ("date", "commit")} == {
-        f: v for f, v in old.items() if f not in ("date", "commit")
-    }
-    return old if same else new
+    """`new`, or `old` when it found the same: a record that comes out as before keeps its date, its commit and its versions."""
+    found = [{f: v for f, v in record.items() if f not in MADE} for record in (old or {}, new)]
+    return old if found[0] == found[1] else new
 
 
 def verdict(old, new):
@@ -144,7 +147,7 @@ def verdict(old, new):
 
     def lasting(record):
         values = {k: v for k, v in record["values"].items() if record["kind"] != "tolerance" or k != "worst"}
-        return {f: v for f, v in record.items() if f not in ("date", "commit", "machine")} | {"values": values}
+        return {f: v for f, v in record.items() if f not in (*MADE, "machine")} | {"values": values}
 
     if lasting(old) == lasting(new):
         return "same"
@@ -225,7 +228,7 @@ def options():
 
 @command
 def main(argv=None):
-    """Run experiments, write records, figures, markers and register, print what changed."""
+    """Run experiments, write records and all that shows them, print what changed."""
     args = options().parse_args(argv)
     if args.list:
         rows = [[e.id, e.kind, e.model, "yes" if e.movable else "no", f"{e.seconds} s", e.claim] for e in experiments()]
@@ -243,14 +246,12 @@ def main(argv=None):
     if not args.check and any(e.kind in DATED for e in chosen) and commit() == UNKNOWN:
         print(f"git does not know this folder, or is not installed: new dated records will say commit {UNKNOWN}", file=sys.stderr)
     if args.check:
-        rows = update(chosen, args.model, ROOT, write=False)
+        rows, problems = update(chosen, args.model, ROOT, write=False), []
     else:
         claims(ROOT)  # raises for one that is damaged: now, not after minutes of experiments
         with only_one(ROOT):
             rows = update(chosen, args.model, ROOT)
-            draw(ROOT)
-            refresh(ROOT)
-            write_register(ROOT)
+            problems = refresh(ROOT)
     print(table(["id", "kind", "", "seconds"], [[key_of(r), r["kind"], change, f"{s:.1f}"] for r, change, s in rows]))
     broken = [key_of(r) for r, _, _ in rows if r["kind"] == "tolerance" and not r["values"]["held"]]
     if broken:
@@ -258,6 +259,7 @@ def main(argv=None):
     changed = [key_of(r) for r, change, _ in rows if args.check and change in ("new", "changed")]
     if changed:
         raise BadInput(f"not as recorded: {', '.join(changed)}; run make evidence, and look at what changed")
+    tell(problems)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
-"""What stands between markers in a manuscript: looked up in the records, rendered, and refreshed.
+"""Numbers and tables between markers in a page: looked up in the records, rendered, and refreshed.
 
 A marker is a pair of HTML comments, invisible where Markdown is shown, with what it makes between them:
 
     GPT-2 has <!--=ch04.counts total int-->124,439,808<!--/--> parameters.
 
-It names a record, a path into its values, and a format. A path goes down by dots, and picks rows by `[key=value]`, with `_` for
-a space in the value: `lengths[tokens=512].untraced_ms`; one that starts with a dot starts at the record itself:
-`.machine.processor`. A record of another model is `ch04.mask@openai-community/gpt2`; what the first edition printed is
-`published.ID`. Formats: `int` 1,234; `f2` 1.23; `g3` three significant digits, and `0` for an exact zero; `s1` 1.2e-4; `%1`
-45.5%; `pct1` 45.5 per cent; `bytes` 1,234 bytes; `mb1` 1.2 MB (10^6); `ms1` 1.2 ms; `text`. A table stands on lines of its
-own, with columns `key:format` or `key:format:Its_heading`:
+It names a record, a path into its values, and a format. A path goes down by dots, and picks a row by one `[key=value]` or several,
+with `_` for a space in the value: `lengths[tokens=512].untraced_ms`, `components[tokens=512][component=norms].ms`; one that starts
+with a dot starts at the record itself: `.machine.processor`. A record of another model is `ch04.mask@openai-community/gpt2`; what
+the first edition printed is `published.ID`. Formats: `int` 1,234; `f2` 1.23; `g3` three significant digits, and `0` for an exact
+zero; `s1` 1.2e-4; `%1` 45.5%; `pct1` 45.5 per cent; `bytes` 1,234 bytes; `mb1` 1.2 MB (10^6); `ms1` 1.2 ms; `text`. A table stands
+on lines of its own, with columns `key:format` or `key:format:Its_heading`:
 
     <!--=ch04.counts components table component:text parameters:int share_percent:%1:share-->
 
@@ -19,7 +19,8 @@ own, with columns `key:format` or `key:format:Its_heading`:
     <!--/-->
 
 `<!--const-->24.3<!--/-->` marks a number that is no result, a constant of the prose; `<!--claim ID-->` stands where a claim that no
-result settles is made. No line of prose may start with a marker: Markdown would take the whole line for HTML.
+result settles is made. No line of prose may start with a marker: Markdown would take the whole line for HTML. Listings of code and
+what commands print stand between markers too: scripts/listings.py and scripts/transcripts.py explain those.
 """
 
 import re
@@ -27,18 +28,28 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from examples.lab.script import read_json, write_whole
+from examples.lab.script import read_json
 from scripts.records import read_all
 
-MARKER = re.compile(r"<!--=(?P<ref>\S+)\s+(?P<path>\S+)\s+(?P<form>[^>]*?)-->(?P<body>.*?)<!--/-->", re.S)
-CONST = re.compile(r"<!--const-->.*?<!--/-->", re.S)
+MARKER = re.compile(r"<!--=(?P<ref>\S+)\s+(?P<path>\S+)\s+(?P<form>[^>]*?)-->(?P<body>(?:(?!<!--).)*?)<!--/-->", re.S)
+CONST = re.compile(r"<!--const-->(?:(?!<!--).)*?<!--/-->", re.S)
 CLAIM = re.compile(r"<!--claim (\S+)-->")
 
 
 def manuscripts(root):
     """{chapter: path} of the manuscripts that are there."""
-    found = sorted((Path(root) / "content" / "books" / "inference").glob("[0-9][0-9]-chapter.md"))
-    return {f"ch{path.name[:2]}": path for path in found}
+    return {f"ch{path.name[:2]}": path for path in book(root) if re.fullmatch(r"\d\d-chapter\.md", path.name)}
+
+
+def book(root):
+    """The files of the book: the manuscripts, their appendices, the order to read them in."""
+    return sorted((Path(root) / "content" / "books" / "inference").glob("*.md"))
+
+
+def pages(root):
+    """All files that may have markers: those of the book, the pages beside it, README."""
+    root = Path(root)
+    return [*book(root), *sorted((root / "content" / "pages").glob("*.md")), *(p for p in [root / "README.md"] if p.exists())]
 
 
 def load_records(root):
@@ -60,12 +71,12 @@ def look_up(record, path):
         if not isinstance(value, dict) or name not in value:
             raise LookupError(f"there is no {name!r}")
         value = value[name]
-        for condition in filters:
-            key, _, wanted = condition.partition("=")
+        if filters:
+            conditions = [condition.partition("=") for condition in filters]
             rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
-            rows = [row for row in rows if str(row.get(key)).replace(" ", "_") == wanted]
+            rows = [r for r in rows if all(str(r.get(key)).replace(" ", "_") == wanted for key, _, wanted in conditions)]
             if len(rows) != 1:
-                raise LookupError(f"{len(rows)} rows have {condition}")
+                raise LookupError(f"{len(rows)} rows have {' and '.join(filters)}")
             value = rows[0]
     return value
 
@@ -149,13 +160,3 @@ def refreshed(text, records):
         return f"{head}{body}<!--/-->"
 
     return MARKER.sub(fill, text)
-
-
-def refresh(root):
-    """Refresh the markers of every manuscript under `root`."""
-    records = load_records(root)
-    for path in manuscripts(root).values():
-        text = path.read_text(encoding="utf-8")
-        new = refreshed(text, records)
-        if new != text:
-            write_whole(path, new)

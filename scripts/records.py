@@ -1,8 +1,8 @@
 """The files of records, `research/chNN/results.json`: read, checked and written whole.
 
 A record says what was claimed, by which kind of evidence, on which model and how, what was found, and what that does not show.
-`exact` and `tolerance` records are the same on any machine with the pinned versions; `observation` and `timing` carry date,
-commit and machine.
+`exact` and `tolerance` records are the same on any machine with the pinned versions, and name those that they were made with;
+`observation` and `timing` carry date, commit and machine.
 """
 
 from pathlib import Path
@@ -13,7 +13,13 @@ from scripts.experiments import experiments
 
 DATED = ("observation", "timing")
 FIELDS = ("id", "claim", "kind", "command", "model", "model_sha256", "seed", "dtype", "threads", "values", "limits")
-DATED_FIELDS = ("date", "commit", "machine")
+DATED_FIELDS = ("date", "commit", "machine")  # a machine has its versions
+LASTING_FIELDS = ("versions",)
+
+
+def fields(kind):
+    """The fields of a record of that kind, in their order."""
+    return FIELDS + (DATED_FIELDS if kind in DATED else LASTING_FIELDS)
 
 
 def results_path(root, chapter):
@@ -29,7 +35,7 @@ def check_record(record, where):
     elif record.get("kind") not in KINDS:
         problem = f"has kind {record.get('kind')!r}, not one of {', '.join(KINDS)}"
     else:
-        wanted = FIELDS + (DATED_FIELDS if record["kind"] in DATED else ())
+        wanted = fields(record["kind"])
         absent, extra = [f for f in wanted if f not in record], [f for f in record if f not in wanted]
         if absent or extra:
             problem = f"lacks {', '.join(absent)}" if absent else f"has the unknown field {', '.join(extra)}"

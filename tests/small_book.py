@@ -1,5 +1,5 @@
-"""A book of one chapter in a folder, with four experiments, their records, a figure, a claim and a manuscript: what the tests of
-`scripts/` change in one place at a time."""
+"""A book of one chapter in a folder, with four experiments, their records, a figure, a claim, a manuscript, a listing of code and
+a transcript: what the tests of `scripts/` change in one place at a time."""
 
 import shutil
 from dataclasses import replace
@@ -7,23 +7,31 @@ from unittest import mock
 
 from examples.lab.experiment import Experiment
 from examples.lab.script import dump_json
-from scripts import check, evidence, figures, markers, records, register
+from scripts import check, evidence, figures, records, refresh, register
 from tests.support import ROOT, FolderCase
 
-ONE = Experiment("ch98.one", "exact", "One is one.", "Nothing else.", lambda: {"n": 1234}, model="none", loads=False)
+ONE = Experiment(
+    "ch98.one", "exact", "One is one.", "Nothing else.", lambda: {"n": 1234}, model="none", loads=False, headline=("n", "int")
+)
 NEAR = replace(
-    ONE, id="ch98.near", kind="tolerance", claim="It is near.", measure=lambda: {"bound": 1.0, "worst": 0.43, "held": True, "of": 3}
+    ONE,
+    id="ch98.near",
+    headline=None,
+    kind="tolerance",
+    claim="It is near.",
+    measure=lambda: {"bound": 1.0, "worst": 0.43, "held": True, "of": 3},
 )
 ROWS = [{"tokens": 16, "ms": 1.5, "name": "a|b"}, {"tokens": 128, "ms": None, "name": "c"}]
 SEEN = replace(
     ONE,
     id="ch98.seen",
     kind="observation",
+    headline=None,
     claim="It was seen.",
     measure=lambda: {"x": 1.2345, "rows": ROWS},
     figures={"seen.svg": lambda values, path: path.write_text(f"<svg>{values['x']}</svg>")},
 )
-TIME = replace(ONE, id="ch98.time", kind="timing", claim="It took time.", measure=lambda: {"run_ms": 12.345})
+TIME = replace(ONE, id="ch98.time", kind="timing", headline=None, claim="It took time.", measure=lambda: {"run_ms": 12.345})
 CLAIM = {"id": "ch98.guess", "status": "hypothesis", "claim": "So it is.", "evidence": ["ch98.seen"], "limits": "Not tested."}
 
 CHAPTER = """---
@@ -48,11 +56,15 @@ by <!--=ch98.near worst g1-->0.5<!--/-->; see [the register](../../../research/e
 
 <!--/-->
 
+<!--code examples/ch04/gpt2_from_scratch.py linear--><!--/-->
+
+<!--run python examples/ch05/five_candidates.py | 1-3,7---><!--/-->
+
 It took <!--=ch98.time run_ms ms1-->12.3 ms<!--/--> here. <!--claim ch98.guess-->So it is, perhaps.
 
 ## Where this sits
 
-![What was seen](../../../research/ch98/figures/seen.svg)
+![What was seen, as one number](../../../research/ch98/figures/seen.svg)
 
 Run it, as [above](#the-claim), with `scripts/evidence.py`:
 
@@ -82,9 +94,7 @@ class SmallBook(FolderCase):
             (self.folder / name).symlink_to(ROOT / name)
         self.path = records.results_path(self.folder, "ch98")
         self.update(ONE, NEAR, SEEN, TIME)
-        figures.draw(self.folder)
-        markers.refresh(self.folder)
-        register.write_register(self.folder)
+        self.assertEqual(refresh.refresh(self.folder), [])
 
     def write(self, name, text):
         path = self.folder / name

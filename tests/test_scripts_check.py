@@ -1,5 +1,5 @@
-"""What `make check` says: how a page is read, what counts as a measured number, and that each thing that is wrong is named with its
-file and line. The last is shown on a small book, changed in one place at a time."""
+"""What `make check` says: what counts as a measured number, and that each thing that is wrong is named with its file and line. The
+last is shown on a small book, changed in one place at a time."""
 
 import json
 import unittest
@@ -7,62 +7,13 @@ from dataclasses import replace
 from unittest import mock
 
 from scripts import check
-from scripts.check import Page, check_markers, check_numbers
-from scripts.markers import refresh
+from scripts.check import check_markers, check_numbers
+from scripts.page import line_at
+from scripts.refresh import refresh
 from scripts.register import write_register
+from scripts.spelling import check_spelling
 from tests.small_book import CLAIM, NEAR, ONE, SEEN, TIME, SmallBook
 from tests.support import call
-
-PAGE = """---
-title: 3.5
----
-
-# A `name`
-
-## A [link](a.md) and `code`
-one [two](b%20c.md#d "title")
-![three 3.5
-four](e.svg) `f` <https://g.h/1.5>
-
-| a | b |
-|---|---|
-| `i` | [j](k.md) |
-
-~~~sh
-make x
-~~~
-
-- l
-
-      indented
-- [m][n]
-
-<p>html 7.5</p>
-
-[n]: o.md
-## A `name`
-"""
-
-
-class Pages(unittest.TestCase):
-    def test_what_a_page_holds(self):
-        page = Page(PAGE)
-        self.assertEqual(page.headings, [(1, "A name", 5), (2, "A link and code", 7), (2, "A name", 28)])
-        self.assertEqual(
-            page.links,
-            [("a.md", 7), ("b c.md#d", 8), ("e.svg", 9), ("https://g.h/1.5", 10), ("k.md", 14), ("o.md", 23)],
-        )
-        self.assertEqual(page.code, [("name", 5), ("code", 7), ("f", 10), ("i", 14), ("name", 28)])
-        self.assertEqual(
-            [(kind, text.strip(), line) for kind, text, line in page.blocks], [("sh", "make x", 16), ("", "indented", 22)]
-        )
-        self.assertEqual([line for _, line in page.html], [25])
-        self.assertEqual(page.anchors, {"a-name", "a-link-and-code", "a-name-1"})
-
-    def test_prose_and_its_lines(self):
-        prose = {line: text for text, line in Page(PAGE).prose}
-        self.assertEqual(prose[8].split(), ["one", "two", "three", "3.5", "four", "¤"])
-        self.assertEqual([(p.line, p.what.split("'")[1]) for p in check_numbers("f", PAGE)], [(9, "3.5"), (25, "7.5")])
 
 
 class Numbers(unittest.TestCase):
@@ -154,7 +105,13 @@ class Markers(SmallBook):
 
 
 class Check(SmallBook):
-    """Each case leaves the book with as many problems as it names."""
+    """Each case leaves the book with as many problems as it names; spelling has a test of its own, since its list takes a while."""
+
+    def setUp(self):
+        super().setUp()
+        patch = mock.patch.object(check, "check_spelling", return_value=[])
+        self.spelling = patch.start()
+        self.addCleanup(patch.stop)
 
     def check(self):
         return [str(p) for p in check.check(self.folder)]
@@ -182,7 +139,7 @@ class Check(SmallBook):
 
     def test_a_value_in_the_records(self):
         self.replace(self.path, '"n": 1234', '"n": 1233')
-        self.assertNamed(("98-chapter.md:11: '1,234' stands, '1,233' should stand",))
+        self.assertNamed(("98-chapter.md:11: '1,234' stands, '1,233' should stand",), ("evidence-register.md:1: is not what",))
 
     def test_a_record_that_does_not_hold(self):
         self.replace(self.path, '"held": true', '"held": false')
@@ -200,7 +157,7 @@ class Check(SmallBook):
         ):
             text = self.chapter.read_text()
             self.replace(self.chapter, old, new)
-            self.assertNamed(("98-chapter.md:3", new, "does not work", word))
+            self.assertNamed(("98-chapter.md:", new, "does not work", word))
             self.chapter.write_text(text)
         for fine in (
             "pip install x",
@@ -243,6 +200,7 @@ class Check(SmallBook):
         self.assertNamed(("98-chapter.md:11: the marker ch98.one m int names nothing: there is no 'm'",))
         self.chapter.write_text(text)
         self.replace(self.chapter, "=ch98.one n int", "=ch98.own n int")
+        write_register(self.folder)
         self.assertNamed(("names nothing: there is no result ch98.own",), ("results.json:1: no manuscript uses ch98.one",))
 
     def test_links_and_paths(self):
@@ -270,12 +228,15 @@ class Check(SmallBook):
             self.assertEqual(self.check(), [], fine)
 
     def test_claims(self):
+        line = line_at(self.chapter.read_text(), self.chapter.read_text().index("<!--claim"))
         self.replace(self.chapter, "<!--claim ch98.guess-->", "<!--claim ch98.gues-->")
+        write_register(self.folder)
         self.assertNamed(
-            ("98-chapter.md:23: there is no claim ch98.gues in research/ch98/claims.json",),
+            (f"98-chapter.md:{line}: there is no claim ch98.gues in research/ch98/claims.json",),
             ("research/ch98/claims.json:1: no manuscript makes the claim ch98.guess",),
         )
         self.replace(self.chapter, "<!--claim ch98.gues-->", "<!--claim ch98.guess-->")
+        self.assertNamed(("research/evidence-register.md:1: is not what",))
         self.claims.write_text(json.dumps({"chapter": "ch98", "claims": [CLAIM | {"evidence": ["ch98.nothing"]}]}))
         write_register(self.folder)
         self.assertNamed(("claims.json:1: the claim ch98.guess rests on ch98.nothing, which has no result",))
@@ -284,8 +245,8 @@ class Check(SmallBook):
         self.replace(self.folder / "research/evidence-register.md", "One is one.", "One is two.")
         self.replace(self.folder / "research/ch98/figures/seen.svg", "1.23", "1.24")
         self.assertNamed(
-            ("research/evidence-register.md:1: is not what", "make evidence"),
-            ("research/ch98/figures/seen.svg:1: is not what ch98.seen draws",),
+            ("research/evidence-register.md:1: is not what", "make refresh"),
+            ("research/ch98/figures/seen.svg:1: is not what ch98.seen draws", "make refresh"),
         )
 
     def test_records_out_of_step_with_the_experiments(self):
@@ -295,6 +256,104 @@ class Check(SmallBook):
         self.assertIn("research/ch98/results.json:1: ch98.one@none is of no experiment", self.check())
         self.use(ONE, NEAR, SEEN, TIME, replace(ONE, id="ch98.new"))
         self.assertNamed(("results.json:1: there is no result ch98.new",))
+
+    def test_a_listing(self):
+        """The code changes, the page changes, or the marker names what is not there: one line each."""
+        text = self.chapter.read_text()
+        self.assertIn("return y.add_(weights", text)
+        code = self.write("research/ch98/code.py", "def f():\n    return 1\n")
+        shown = "<!--code research/ch98/code.py f--><!--/-->"
+        self.chapter.write_text(text.replace("It took", f"{shown}\n\nIt took"))
+        self.assertNamed(("the listing `research/ch98/code.py f` is not what the file holds",))
+        self.assertEqual(refresh(self.folder), [])
+        self.assertEqual(self.check(), [])
+        code.write_text("\n\n# It moves.\nX = 1\n\n\ndef f():\n    return 1\n")
+        self.assertEqual(self.check(), [])
+        code.write_text("def f():\n    return 2\n")
+        self.assertNamed(("98-chapter.md:", "is not what the file holds"))
+        code.write_text("def g():\n    return 1\n")
+        self.assertNamed(("the listing `research/ch98/code.py f` shows nothing: there is no 'f'",))
+        [problem] = refresh(self.folder)
+        self.assertIn("98-chapter.md:", str(problem))
+        self.assertIn("there is no 'f'", str(problem))
+        self.chapter.write_text(text.replace("return y.add_", "return y.sub_"))
+        self.assertNamed(("the listing `examples/ch04/gpt2_from_scratch.py linear` is not what",))
+
+    def test_a_transcript(self):
+        """`check` does not run it, and sees what no run could make."""
+        text = self.chapter.read_text()
+        command = "python examples/ch05/five_candidates.py"
+        for old, new, word in (
+            (f"<!--run {command} ", "<!--run python examples/ch05/six_candidates.py ", "there is no examples.ch05.six_candidates"),
+            (f"<!--run {command} ", f"<!--run {command} --seeds 3 ", "--seeds"),
+            (f"<!--run {command} ", f"<!--run {command} --json ", "the block shows"),
+            (f"<!--run {command} ", "<!--run make run ", "only `python"),
+            ("| 1-3,7-", "| 1-3,7-x", "are no lines"),
+            ("| 1-3,7-", "| 7-9,1-3", "do not rise"),
+            ("| 1-3,7-", "| 1-3", "3 are asked for"),
+            ("```text\ncandidate", "```python\ncandidate", "it is not a sh block"),
+        ):
+            self.replace(self.chapter, old, new)
+            self.assertNamed(("98-chapter.md:", "does not hold", word))
+            self.chapter.write_text(text)
+
+    def test_what_stands_in_readme(self):
+        """It is checked like a manuscript, but that it may name numbers."""
+        readme = self.folder / "README.md"
+        readme.write_text(readme.read_text() + "\nIt takes 3.5 s: <!--=ch98.one n int-->1,234<!--/--> of them.\n")
+        self.assertEqual(self.check(), [])
+        self.replace(readme, ">1,234<", ">1,235<")
+        self.assertNamed(("README.md:9: '1,235' stands, '1,234' should stand",))
+        refresh(self.folder)
+        self.assertEqual(self.check(), [])
+
+    def test_what_only_readme_shows_is_in_no_manuscript(self):
+        self.use(ONE, NEAR, SEEN, TIME, replace(ONE, id="ch98.more"))
+        self.update(replace(ONE, id="ch98.more"))
+        readme = self.folder / "README.md"
+        readme.write_text(readme.read_text() + "\nThere are <!--=ch98.more n int-->1,234<!--/-->.\n")
+        refresh(self.folder)
+        self.assertNamed(("no manuscript uses ch98.more",))
+
+    def test_an_appendix(self):
+        """It is a part of the book, without a chapter's headings."""
+        self.write("content/books/inference/98-appendix.md", "# More\n\nIt takes 3.5 s.\n")
+        self.assertNamed(("98-appendix.md:3: the number '3.5 s' stands outside a marker",))
+
+    def test_long_lines(self):
+        line = "word " * 31 + "word"  # 159 characters
+        self.replace(self.chapter, "Text.", line)
+        self.assertEqual(self.check(), [])
+        self.replace(self.chapter, line, line + "s")
+        self.assertNamed(("the line has 160 characters",))
+        self.replace(self.chapter, line + "s", f"| a |\n|---|\n| {line} more |")
+        self.assertEqual(self.check(), [])
+        readme = self.folder / "README.md"
+        readme.write_text(readme.read_text() + f"\n{line}s\n")
+        self.assertNamed(("README.md:9: the line has 160 characters",))
+
+    def test_what_a_marker_makes_may_be_long(self):
+        self.write("research/ch98/code.py", f"X = {'1 + ' * 50}1\n")
+        columns = " ".join(f"ms:f1:{'long_' * 8}{i}" for i in range(6))
+        both = f"<!--code research/ch98/code.py X--><!--/-->\n\n<!--=ch98.seen rows table {columns}--><!--/-->"
+        self.replace(self.chapter, "Text.", both)
+        refresh(self.folder)
+        self.assertEqual(self.check(), [])
+
+    def test_images(self):
+        self.replace(self.chapter, "![What was seen, as one number]", "![What was seen, one]")
+        self.assertNamed(("the image's alternative text 'What was seen, one' does not say what it shows",))
+
+    def test_spelling_is_looked_at(self):
+        self.spelling.side_effect = lambda texts: check_spelling({k: v for k, v in texts.items() if k == "README.md"})
+        self.replace(self.folder / "README.md", "See", "Recieve a colour, see")
+        self.assertNamed(("README.md:3: 'Recieve' is spelt Receive",))
+
+    def test_a_headline_that_names_nothing(self):
+        for wrong, word in ((("m", "int"), "there is no 'm'"), (("n", "furlongs"), "there is no format 'furlongs'")):
+            self.use(replace(ONE, headline=wrong), NEAR, SEEN, TIME)
+            write_register(self.folder)
+            self.assertNamed(("results.json:1: the headline of ch98.one names nothing: " + word,))
 
     def test_script(self):
         with mock.patch.object(check, "check", return_value=[check.Problem("a.md", 7, "is wrong")]):

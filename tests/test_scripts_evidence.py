@@ -42,7 +42,7 @@ class Records(SmallBook):
         self.assertEqual(list(found), ["ch98.near", "ch98.one", "ch98.seen", "ch98.time", "ch98.tiny"])
         for key, record in found.items():
             dated = key in ("ch98.seen", "ch98.time")
-            self.assertEqual(set(record), set(records.FIELDS) | (set(records.DATED_FIELDS) if dated else set()))
+            self.assertEqual(tuple(record), records.FIELDS + (records.DATED_FIELDS if dated else ("versions",)))
             self.assertEqual(record["command"], f"make evidence ONLY={key}")
         self.assertEqual(found["ch98.seen"]["values"]["x"], 1.23)
         self.assertEqual(found["ch98.near"]["values"]["worst"], 0.5)
@@ -62,6 +62,7 @@ class Records(SmallBook):
             good.replace('"n": 1234', ""),
             good.replace('"exact"', '"tolerance"'),
             good.replace('"exact"', '"timing"'),
+            good.replace('"versions"', '"version"'),
             good.replace('"results"', '"outcomes"'),
             good.replace('"results": [', '"results": [7, '),
             "[]",
@@ -81,6 +82,13 @@ class Rerunning(SmallBook):
         first = self.path.read_bytes()
         with mock.patch.object(evidence, "commit", return_value="another"):
             self.assertEqual(self.update(ONE, SEEN, NEAR), ["same"] * 3)
+        self.assertEqual(self.path.read_bytes(), first)
+        with mock.patch.object(evidence, "versions", return_value={"torch": "another"}):
+            self.assertEqual(self.update(ONE, SEEN, NEAR), ["same"] * 3)
+            self.assertEqual(self.path.read_bytes(), first)
+            self.assertEqual(self.update(finds(ONE, n=7)), ["changed"])
+            self.assertEqual(self.records()["ch98.one"]["versions"], {"torch": "another"})
+        self.assertEqual(self.update(ONE), ["changed"])
         self.assertEqual(self.path.read_bytes(), first)
         other = finds(SEEN, x=1.6)
         self.assertEqual(self.update(ONE, other, NEAR), ["same", "changed", "same"])
@@ -183,7 +191,9 @@ class Script(SmallBook):
     def test_check_finds_all_as_it_is(self):
         before = self.files()
         self.use(ONE, finds(NEAR, bound=1.0, worst=0.0001, held=True, of=3), SEEN, breaks(TIME, AssertionError))
-        self.assertEqual(self.changed("--check"), {"ch98.one": "same", "ch98.near": "same", "ch98.seen": "same"})
+        with mock.patch.object(evidence, "versions", return_value={"torch": "another"}):
+            found = self.changed("--check")
+        self.assertEqual(found, {"ch98.one": "same", "ch98.near": "same", "ch98.seen": "same"})
         self.assertEqual(self.files(), before)
         self.assertFalse((self.folder / ".cache").exists())
 
@@ -282,6 +292,7 @@ class Here(unittest.TestCase):
     """What needs no book."""
 
     def test_the_machine_and_the_commit(self):
+        self.assertEqual(set(evidence.versions()), {"python", "torch", "transformers"})
         found = evidence.machine()
         self.assertEqual(set(found), {"processor", "cores", "python", "torch", "transformers"})
         self.assertEqual(found["torch"], torch.__version__)

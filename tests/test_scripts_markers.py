@@ -1,8 +1,8 @@
-"""Markers: what a path finds, what a format shows, and what refreshing changes."""
+"""Markers: what a path finds, what a format shows, and which pages have them."""
 
 import unittest
 
-from scripts.markers import load_records, look_up, manuscripts, refresh, refreshed, render, render_table
+from scripts.markers import load_records, look_up, manuscripts, pages, refreshed, render, render_table
 from tests.small_book import SmallBook
 
 RECORD = {
@@ -21,7 +21,8 @@ class Markers(unittest.TestCase):
     def test_paths(self):
         look = lambda path: look_up(RECORD, path)  # noqa: E731
         self.assertEqual((look("n"), look("rows[t=16].ms"), look(".machine.processor")), (1234, 1.5, "some"))
-        for path in ("m", "n.more", "rows[t=17].ms", "rows[t=16].s", ".values.x", "n[t=1]"):
+        self.assertEqual(look("rows[name=c][t=128].name"), "c")
+        for path in ("rows[name=c][t=16].name", "m", "n.more", "rows[t=17].ms", "rows[t=16].s", ".values.x", "n[t=1]"):
             with self.assertRaises(LookupError):
                 look(path)
 
@@ -69,23 +70,24 @@ class Markers(unittest.TestCase):
         self.assertIn("|   t |", new)
         self.assertEqual(refreshed(new, {"x.y": RECORD}), new)
 
+    def test_a_marker_that_is_not_closed_swallows_nothing(self):
+        text = "a <!--=x.y n int-->7 and more text <!--const-->7<!--/--> b\n"
+        self.assertEqual(refreshed(text, {"x.y": RECORD}), text)
 
-class Refreshing(SmallBook):
-    def test_every_marker_of_the_root_that_is_given(self):
-        before = self.chapter.read_text()
-        self.replace(self.chapter, ">1,234<", ">1,235<")
-        self.replace(self.chapter, "|      128 |", "|      129 |")
-        self.replace(self.chapter, "=ch98.time run_ms ms1-->12.3 ms", "=ch98.time walk_ms ms1-->9.9 ms")
-        refresh(self.folder)
-        after = self.chapter.read_text()
-        self.assertEqual(after, before.replace("=ch98.time run_ms ms1-->12.3 ms", "=ch98.time walk_ms ms1-->9.9 ms"))
 
+class Named(SmallBook):
     def test_what_can_be_named(self):
         self.write("research/ch98/published.json", '{"chapter": "ch98", "entries": [{"id": "old", "value": 7}]}')
         found = load_records(self.folder)
         self.assertEqual(set(found), {"ch98.one", "ch98.near", "ch98.seen", "ch98.time", "published.old"})
         self.assertEqual(look_up(found["published.old"], "value"), 7)
         self.assertEqual(manuscripts(self.folder), {"ch98": self.chapter})
+
+    def test_pages(self):
+        appendix = self.write("content/books/inference/98-appendix.md", "More.\n")
+        beside = self.write("content/pages/a.md", "Beside.\n")
+        self.assertEqual(manuscripts(self.folder), {"ch98": self.chapter})
+        self.assertEqual(pages(self.folder), [appendix, self.chapter, beside, self.folder / "README.md"])
 
 
 if __name__ == "__main__":

@@ -236,6 +236,7 @@ EXPERIMENTS = (
         "With the mask, changing a token changes nothing before it: the logits there are bit for bit the same.",
         "One text of ten tokens on a CPU; runs of one shape, since another shape may sum in another order.",
         measure,
+        headline=("influence_above_diagonal", "f1"),
     ),
     Experiment(
         "ch04.mask-off",
@@ -243,6 +244,7 @@ EXPERIMENTS = (
         "Without the mask, changing the last token changes the logits at every earlier position.",
         "One text; how much changes depends on it and the model. A mask of -1e4 is seen to leak only on sharpened weights.",
         measure_off,
+        headline=("smallest_earlier_change", "g3"),
         figures={"influence.svg": draw},
     ),
 )

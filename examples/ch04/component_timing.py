@@ -235,6 +235,7 @@ EXPERIMENTS = (
         "At 1,024 tokens attention takes a larger share of time than of FLOPs, in this unfused program.",
         "One thread of one processor, float32, random weights of GPT-2's shape; a fused kernel divides its time otherwise.",
         measure,
+        headline=("attention_time_over_flops_at_longest", "g2"),
         model="random:gpt2",
         seconds=110,
         figures={"time.svg": draw, "throughput.svg": draw_throughput},

@@ -213,6 +213,7 @@ EXPERIMENTS = (
         "The closed formula counts every parameter of GPT-2, and the table that loading is checked against holds the same number.",
         "Counts what is stored, not what is useful; says nothing of memory beyond the weights.",
         measure_counts,
+        headline=("total", "int"),
         **CONFIG_ONLY,
     ),
     Experiment(
@@ -221,6 +222,7 @@ EXPERIMENTS = (
         "Matmul FLOPs follow from the config, 2 a weight and token and 4 L T h dh for attention, and PyTorch's counter agrees.",
         "Matrix products only: softmax, GELU, norms, look-ups and additions are left out, and FLOPs are not time.",
         measure_flops,
+        headline=("embedded_pass_of_64_counted", "int"),
         **CONFIG_ONLY,
     ),
 )

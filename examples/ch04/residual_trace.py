@@ -198,15 +198,17 @@ EXPERIMENTS = (
         "The values in the residual stream grow with depth.",
         "One text on one small model; a massive activation of the first edition's kind is looked for, not assumed.",
         measure,
+        headline=("rms_growth", "g2"),
         digits={"rms_growth": 2, "largest_growth": 2},
         figures={"residual.svg": draw},
     ),
     Experiment(
         "ch04.residual-others",
         "observation",
-        "Where the largest value of the last stream stands, on five other texts.",
+        "The last stream's largest value has no fixed place: in five other texts it stands at five positions, in two dimensions.",
         "Five texts; no claim about how general it is.",
         measure_others,
+        headline=("different_positions", "int"),
     ),
 )
 

@@ -99,6 +99,7 @@ EXPERIMENTS = (
         "Only the attention scores and weights, and the mask, one table for all layers, grow with the square of the length.",
         "Sizes of single tensors in float32, one sequence; not the peak of a running program.",
         measure,
+        headline=("scores_growth_from_half", "int"),
         **CONFIG_ONLY,
     ),
 )

@@ -181,6 +181,7 @@ EXPERIMENTS = (
         "The tiny transformer's parameter formula matches its tensors at five depths, and its mask holds exactly.",
         "A random model: nothing about a trained one.",
         measure,
+        headline=("largest_earlier_change", "f1"),
         model="tiny (random, seed 0)",
         loads=False,
         movable=False,

@@ -88,6 +88,7 @@ EXPERIMENTS = (
         "A greedy model that sees only the last word enters a cycle from every start, and the cycle need not be of one word.",
         "A table of word pairs, not a transformer.",
         measure,
+        headline=("starts_that_cycle", "int"),
         model="a bigram table",
         loads=False,
         movable=False,

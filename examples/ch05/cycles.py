@@ -223,6 +223,7 @@ EXPERIMENTS = (
         "With a window, greedy decoding of the embedded model enters a cycle from every prompt tried, of many tokens.",
         "Eight prompts, one small model, a window of 64; how soon and how long depends on all three.",
         measure,
+        headline=("in_a_cycle", "int"),
         seconds=35,
     ),
     Experiment(
@@ -231,6 +232,7 @@ EXPERIMENTS = (
         "One sampled token does not end the repetition: greedy decoding is soon in a cycle again, mostly in the old one.",
         "Four prompts and four draws each, one in each quarter of the third round; 300 tokens looked at.",
         measure_one_step,
+        headline=("in_a_cycle_again", "int"),
         seconds=35,
     ),
 )

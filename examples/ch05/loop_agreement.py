@@ -118,6 +118,7 @@ EXPERIMENTS = (
         "Greedy decoding by the oracle gives transformers' tokens, one by one, up to the model's last position.",
         "One prompt to the last position and three for 60 tokens; a near tie could part two right programs.",
         measure_greedy,
+        headline=("same", "int"),
         seconds=10,
     ),
     Experiment(
@@ -126,6 +127,7 @@ EXPERIMENTS = (
         "In a batch of unequal prompts, sampled, each row has the tokens that it has alone.",
         "Four prompts, 40 tokens each; rounding differs between batches, so a near tie could part them.",
         measure_rows,
+        headline=("same", "int"),
         seconds=4,
     ),
 )

@@ -127,6 +127,7 @@ EXPERIMENTS = (
         "A cache takes 2 L h dh T B numbers: in GPT-3's shape at two bytes 4.5 MiB a token and 9 GiB at 2,048.",
         "Keys and values only, of the published shape; nothing about how a serving system lays them out.",
         measure,
+        headline=("per_token_mib", "f1"),
         model="GPT-3's published shape",
         loads=False,
         movable=False,

@@ -33,6 +33,7 @@ EXPERIMENTS = (
         "The higher the temperature, the less of the text repeats itself; greedy text repeats most.",
         "Eight prompts and three seeds, no window, run with chapter 10's cache; repeating less is not being better.",
         measure,
+        headline=("greedy_last_percent", "%1"),
         seconds=12,
         figures={"repetition.svg": draw_repetition},
     ),

@@ -319,6 +319,7 @@ EXPERIMENTS = (
         "Five wrong caches leave the oracle at once or at the wrap, and some still write the right text.",
         "One text of 40 tokens on one small model; how much each costs depends on model and text.",
         measure,
+        headline=("texts_as_right", "int"),
         digits={"by_position": 2},
         seconds=3,
         figures={"failures.svg": draw},
@@ -329,6 +330,7 @@ EXPERIMENTS = (
         "None of the five wrong caches raises anything by itself, and each is stopped by a check of room, positions, mask or ids.",
         "These five faults; a guard checks what it was written for.",
         measure_guards,
+        headline=("stopped", "int"),
         seconds=2,
     ),
 )

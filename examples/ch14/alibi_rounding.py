@@ -69,6 +69,7 @@ EXPERIMENTS = (
         "At 2,048 positions the library's ALiBi is some ten times further from float64 than ours: one function, rounded otherwise.",
         "One tiny random model with six heads.",
         measure,
+        headline=("library", "s1"),
         model="tiny models (random, seed 0)",
         loads=False,
         movable=False,

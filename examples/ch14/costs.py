@@ -270,6 +270,7 @@ EXPERIMENTS = (
         "The closed formula, the table of tensors and transformers' own model have the same parameters, in all configurations.",
         "Counts; a configuration is what its config.json says.",
         measure_counts,
+        headline=("count", "int"),
         model="the configurations kept in configs.json",
         loads=False,
         movable=False,

@@ -176,6 +176,7 @@ EXPERIMENTS = (
         "In random models the pre-norm stream grows with depth while its last layer's gradient falls; post-norm's does neither.",
         "Width 64, variance-preserving weights, nine seeds; at the start, before any training.",
         measure,
+        headline=("pre_growth_64", "f2"),
         model="random models of width 64",
         loads=False,
         movable=False,

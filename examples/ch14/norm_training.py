@@ -137,6 +137,7 @@ EXPERIMENTS = (
         "At one rate deep post-norm models get stuck where pre-norm models learn; at a tenth of it both learn.",
         "Width 64, Adam on a short text: 150 steps, two seeds; at the lower rate 1,500 steps, 12 layers, one seed.",
         measure,
+        headline=("post_24", "f2"),
         model="random models of width 64",
         loads=False,
         movable=False,

@@ -191,6 +191,7 @@ EXPERIMENTS = (
         "With learned positions the same move changes the logits.",
         "One text of 20 tokens on the embedded model.",
         measure_moves,
+        headline=("shifts[by=100].off_percent", "%1"),
         seconds=1,
     ),
     Experiment(
@@ -199,6 +200,7 @@ EXPERIMENTS = (
         "Keys of a text computed alone and turned on are right after another text in the first layer only.",
         "One text after one other on SmolLM2; largest differences.",
         measure_prefix,
+        headline=("smallest_later_percent", "%1"),
         model="smollm2",
         digits=2,
         seconds=2,

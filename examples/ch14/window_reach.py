@@ -146,6 +146,7 @@ EXPERIMENTS = (
         "L layers with a window of W, the query included, reach L (W - 1) positions back; and what windows do to a cache.",
         "The reach is of random models, where every path counts; a trained model need not use it.",
         measure,
+        headline=("mistral_reach", "int"),
         model="random models, and configs.json",
         loads=False,
         movable=False,

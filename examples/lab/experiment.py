@@ -24,6 +24,8 @@ class Experiment:
     digits: of floats in a record that is not exact; {key: digits} for what stands under some keys, and three for all others.
     leaves_out: keys, at any depth, that no record keeps: a tolerance's single differences, say, which are one machine's rounding.
     figures: {file: draw}, each called as draw(values, path) with a record's values.
+    headline: (path, format) of the one value that the claim is about, as a marker in a manuscript names it; None where no number
+    says it.
     """
 
     id: str
@@ -41,6 +43,7 @@ class Experiment:
     digits: int | Mapping[str, int] = 3
     leaves_out: tuple[str, ...] = ()
     figures: Mapping[str, Callable] = field(default_factory=dict)
+    headline: tuple[str, str] | None = None
 
     def __post_init__(self):
         if self.kind not in KINDS:
