@@ -434,10 +434,27 @@ class PaddedVocabulary(unittest.TestCase):
 class Script(FolderCase):
     def test_the_same_seed_gives_the_same_text(self):
         status, out, err = call(module.main, "--tokens", "12")
-        self.assertEqual((status, err), (0, ""))
-        self.assertTrue(out.startswith(module.PROMPT))
-        self.assertIn("[12 new tokens in", out)
-        self.assertEqual(call(module.main, "--tokens", "12")[1].split("[12")[0], out.split("[12")[0])
+        self.assertEqual((status, out.startswith(module.PROMPT)), (0, True))
+        self.assertIn("[12 new tokens in", err)
+        self.assertEqual(call(module.main, "--tokens", "12")[1], out)
+
+    def test_stdout_is_the_text_alone(self):
+        """A redirected text ends with the text: seconds and settings are on stderr, in an interrupt's case as well."""
+        ids = generate(encode("JULIET:", EMBEDDED), EMBEDDED, 8).sequence()
+        for argv in ((), ("--show-candidates",)):
+            status, out, err = call(module.main, "--prompt", "JULIET:", "--tokens", "8", "--temperature", "0", *argv)
+            text = decode(encode("JULIET:", EMBEDDED)[0].tolist() + ids, EMBEDDED)
+            self.assertEqual(status, 0)
+            self.assertTrue(out.endswith(text + "\n") if argv else out == text + "\n", out)
+            self.assertRegex(err, r"\[8 new tokens in \d+\.\d s; temperature 0\.0, top-k 50, seed 0;\neach step ran the whole text")
+
+    def test_candidates_say_what_their_probabilities_are(self):
+        for temperature, wanted in (
+            ("0.5", "probabilities after temperature 0.5, before top-k and top-p"),
+            ("0", "probabilities at temperature 1, since 0 takes the best without any"),
+        ):
+            out = call(module.main, "--tokens", "1", "--show-candidates", "--temperature", temperature)[1]
+            self.assertIn(wanted, out.splitlines()[0])
 
     def test_json_and_candidates(self):
         status, out, err = call(
@@ -465,8 +482,8 @@ class Script(FolderCase):
     def test_random_weights_show_ids(self):
         folder = write_folder(self.folder / "m")
         status, out, err = call(module.main, "--model", folder, "--tokens", "4", "--temperature", "0")
-        self.assertEqual((status, err), (0, ""))
-        self.assertEqual(out.splitlines()[0].split(), ["0", *map(str, generate([[0]], MODEL, 4, end=None).sequence())])
+        self.assertEqual((status, "[4 new tokens in" in err), (0, True))
+        self.assertEqual(out.split(), ["0", *map(str, generate([[0]], MODEL, 4, end=None).sequence())])
 
     def test_bad_input(self):
         for argv, word in (
@@ -490,7 +507,7 @@ class Script(FolderCase):
         order = ["--model", folder, "--tokens", "9", "--temperature", "0"]
         value = json.loads(call(module.main, *order, "--json")[1])["generation"]
         self.assertEqual((value["ids"], value["ended"]), (free[: free.index(end) + 1], end))
-        self.assertIn(f"[{len(value['ids'])} new tokens up to an end token in", call(module.main, *order)[1])
+        self.assertIn(f"[{len(value['ids'])} new tokens up to an end token in", call(module.main, *order)[2])
 
     def test_the_seed_is_used(self):
         made = {}
@@ -562,9 +579,9 @@ class Script(FolderCase):
     def test_an_interrupt_keeps_the_text(self):
         """Ctrl-C in the middle: the text so far stands on stdout, the exit status is 130, and there is no traceback."""
         status, out, err = self.interrupted()
-        self.assertEqual((status, err), (130, "error: interrupted\n"))
-        self.assertTrue(out.startswith(module.PROMPT + decode([5, 6, 7], EMBEDDED)), out)
-        self.assertIn("[3 new tokens in", out)
+        self.assertEqual((status, out), (130, module.PROMPT + decode([5, 6, 7], EMBEDDED) + "\n"))
+        self.assertIn("[3 new tokens in", err)
+        self.assertTrue(err.endswith("error: interrupted\n"), err)
 
     def test_an_interrupt_keeps_the_json(self):
         status, out, err = self.interrupted("--json")

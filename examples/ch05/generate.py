@@ -3,6 +3,7 @@
     python examples/ch05/generate.py                                       # a passage by the embedded model
     python examples/ch05/generate.py --prompt "JULIET:" --tokens 60 --temperature 0
     python examples/ch05/generate.py --tokens 3 --show-candidates          # what each step had to choose from
+    python examples/ch05/generate.py > passage.txt                         # the text alone; the note about it goes to stderr
 
 There is no mode for generation: the loop below calls a forward pass on a text that grows by one token a step. The pass is
 chapter 4's, which computes everything anew each time, or any other that gives the logits of the last position.
@@ -247,7 +248,7 @@ class Stream:
 
 
 class _Show:
-    """Prints tokens as they come, or keeps them for one JSON object."""
+    """Prints tokens as they come, or keeps them for one JSON object. Text goes to stdout, a line about it to stderr."""
 
     def __init__(self, args, model, ids, progress):
         self.args, self.model, self.progress = args, model, progress
@@ -265,7 +266,7 @@ class _Show:
             self.steps.append({"id": id, "piece": self.piece(id), "candidates": found})
             if not self.args.json:
                 rows = [[c["piece"], c["id"], *candidate_cells(c)] for c in found]
-                print(f"step {len(self.new)}: {self.piece(id)}, id {id}\n")
+                print(f"step {len(self.new)}: {self.piece(id)}, id {id}; {self.after()}\n")
                 print(table(["candidate", "id", *CANDIDATE_HEADINGS], rows) + "\n", flush=True)
         elif not self.args.json:
             self.start()
@@ -281,8 +282,14 @@ class _Show:
         """One id as a piece of text in quotation marks; the id itself without a tokenizer."""
         return repr(piece(id, self.model)) if self.model.tokenizer else str(id)
 
+    def after(self):
+        """What the probabilities of the candidates are."""
+        if self.args.temperature == 0:
+            return "probabilities at temperature 1, since 0 takes the best without any"
+        return f"probabilities after temperature {self.args.temperature:g}, before top-k and top-p"
+
     def finish(self, seconds, ended=None, interrupted=False):
-        """The end of the text and a line about it, or the JSON object; after an interrupt, of what there is."""
+        """The end of the text, and on stderr a note about it, or the JSON object; after an interrupt, of what there is."""
         text = decode(self.prompt + self.new, self.model) if self.stream else None
         if self.args.json:
             value = {"prompt": self.prompt, "ids": self.new, "text": text, "ended": ended, "interrupted": interrupted}
@@ -297,8 +304,9 @@ class _Show:
         stopped = " up to an end token" if ended is not None else ""
         settings = ", ".join(f"{k.replace('_', '-')} {v}" for k, v in self.settings.items() if v is not None)
         fed = "whole text" if self.args.window is None else f"last {self.args.window} tokens"
-        print(f"\n[{len(self.new)} new tokens{stopped} in {seconds:.1f} s; {settings}, seed {self.args.seed};")
-        print(f"each step ran the {fed} through the model]", flush=True)
+        sys.stdout.flush()  # before the note, where both go to one terminal
+        print(f"\n[{len(self.new)} new tokens{stopped} in {seconds:.1f} s; {settings}, seed {self.args.seed};", file=sys.stderr)
+        print(f"each step ran the {fed} through the model]", file=sys.stderr)
 
 
 def options():
@@ -309,7 +317,8 @@ def options():
     add_sampling(parser, temperature=0.8, top_k=50)
     about = "see only the last W tokens, so that the text may outgrow the model"
     parser.add_argument("--window", type=whole_number(1), default=None, metavar="W", help=about)
-    parser.add_argument("--show-candidates", action="store_true", help="print the best ten of each step, kept or cut")
+    about = "print the best ten of each step, kept or cut, with their probabilities after temperature"
+    parser.add_argument("--show-candidates", action="store_true", help=about)
     return parser.add("model", "threads", "seed", "json")
 
 
