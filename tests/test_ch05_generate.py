@@ -1,10 +1,14 @@
 """Chapter 5's loop: at the model's last position, unequal prompts, end tokens, streaming, the script, an interrupt."""
 
+import contextlib
+import io
 import json
 import math
+import re
 import signal
 import unittest
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
@@ -429,6 +433,17 @@ class PaddedVocabulary(unittest.TestCase):
         drawn = generate([[7]], model, 16, temperature=5.0, end=None).sequence()
         self.assertLess(max(drawn), 256)
         self.assertEqual(generate([[7]], model, 6, end=None).sequence(), generate([[7]], replace(model), 6, end=None).sequence())
+
+
+class StartHere(unittest.TestCase):
+    def test_the_chapter_s_first_program_runs(self):
+        page = (Path(__file__).parents[1] / "content/books/inference/05-chapter.md").read_text(encoding="utf-8")
+        block = re.search(r"^## Start here$.*?^```python\n(.*?)^```$", page, re.M | re.S)[1]
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(block, {})
+        wanted = generate(encode("JULIET:", EMBEDDED), EMBEDDED, 20, temperature=0.8, top_k=50).sequence()
+        self.assertTrue(out.getvalue().endswith(decode(encode("JULIET:", EMBEDDED)[0].tolist() + wanted, EMBEDDED) + "\n"))
 
 
 class Script(FolderCase):
