@@ -23,6 +23,7 @@ from examples.lab.figure import (
     VERMILION,
     arrow,
     box,
+    circle,
     list_pictures,
     new_picture,
     tint,
@@ -58,10 +59,8 @@ def draw_heads(path):
 def draw_rotation(path):
     """A pair of a query's numbers, turned by its position: by a large angle in an early pair, by a small one in a later pair."""
     figure, panels = new_picture((PAGE, 3.7), 2)
-    from matplotlib.patches import Circle
-
     for axes, degrees, title in zip(panels, (40, 8), ("an early pair: 40° a position", "a later pair: 8° a position"), strict=True):
-        axes.add_patch(Circle((0, 0), 1, facecolor="none", edgecolor="0.5", linewidth=0.8))
+        circle(axes, 0, 0, 1)
         arrow(axes, (-1.15, 0), (1.15, 0), colour="#888888", width=0.6, head=False)
         arrow(axes, (0, -1.15), (0, 1.15), colour="#888888", width=0.6, head=False)
         for m in range(6):

@@ -180,6 +180,13 @@ def box(axes, x, y, width, height, text="", colour=BLACK, white=0.75, zorder=1, 
     axes.autoscale_view()
 
 
+def circle(axes, x, y, radius):
+    """A thin grey circle, not filled, round (x, y)."""
+    from matplotlib.patches import Circle
+
+    axes.add_patch(Circle((x, y), radius, facecolor="none", edgecolor="0.5", linewidth=0.8))
+
+
 def arrow(axes, *points, colour=BLACK, width=1.2, head=True):
     """A line through `points`, straight from each to the next, with a head at the last."""
     for (x, y), (u, v) in itertools.pairwise(points):
