@@ -16,6 +16,7 @@ from examples.lab.figure import (
     new_figure,
     new_panels,
     noted,
+    plain_ticks,
     spread,
     style,
     tint,
@@ -124,6 +125,15 @@ class Style(FolderCase):
         sizes = [text.get_fontsize() for text in figure.findobj(Text)]
         write_figure(figure, self.folder / "a.svg")
         return sizes
+
+    def test_ticks_of_powers_are_plain_numbers(self):
+        figure, axes = new_figure((7, 3))
+        axes.semilogy([0, 1], [0.01, 10000])
+        plain_ticks(axes.yaxis)
+        figure.draw_without_rendering()
+        found = [label.get_text() for label in axes.get_yticklabels()]
+        self.assertLessEqual({"0.01", "1", "100", "10,000"}, set(found))
+        write_figure(figure, self.folder / "a.svg")
 
     def test_pictures(self):
         def draw_one(path):

@@ -25,7 +25,7 @@ from examples.ch03.tokens import default_ids, ids_for, random_ids, shown
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.gpt2_from_scratch import Trace, causal_mask, no_trace
 from examples.lab.experiment import Experiment, worst
-from examples.lab.figure import PAGE, check_target, new_figure, write_figure
+from examples.lab.figure import PAGE, check_target, new_figure, plain_ticks, write_figure
 from examples.lab.script import Parser, answer, command, progress_bar, table
 
 TOKENS = 10  # of the text that is changed, where none is given
@@ -218,7 +218,8 @@ def draw(values, path):
     axes.set_xticks(range(0, len(matrix), 1 if few else len(matrix) // 8))
     axes.set_yticks(range(0, len(matrix), 1 if few else len(matrix) // 8))
     axes.set(xlabel="position of the token that changes", ylabel="position of the logits", title="Influence, with the mask")
-    figure.colorbar(image, label="largest change of a logit")
+    bar = figure.colorbar(image, label="largest change of a logit")
+    plain_ticks(bar.ax.yaxis)
     write_figure(figure, path)
 
 

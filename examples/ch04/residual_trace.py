@@ -14,7 +14,7 @@ from examples.ch02.model import load_for, run
 from examples.ch03.tokens import default_ids, encode, ids_for, random_ids, shown
 from examples.ch04.gpt2_from_scratch import Trace
 from examples.lab.experiment import Experiment, relative, worst_row
-from examples.lab.figure import check_target, label_ends, new_figure, style, write_figure
+from examples.lab.figure import check_target, label_ends, new_figure, plain_ticks, style, write_figure
 from examples.lab.script import Parser, answer, command, table
 
 TOKENS = 17  # of the text, where none is given
@@ -187,6 +187,7 @@ def draw(values, path):
             axes.semilogy(layers, [r[key] for r in rows], label=label, **style(i))
     axes.set(xlabel="after layer (0: the embedding)", ylabel="value in the residual stream", title="Growth of the residual stream")
     axes.set_xticks(layers if len(layers) <= 16 else layers[:: max(1, len(layers) // 10)])
+    plain_ticks(axes.yaxis)
     label_ends(axes)
     write_figure(figure, path)
 

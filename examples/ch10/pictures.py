@@ -27,6 +27,7 @@ from examples.lab.figure import (
 from examples.lab.script import Parser, command
 
 PROMPT, STEPS, CAPACITY = 3, 3, 6
+INDEXED = 13  # points: the index of a letter is smaller, and has to be read too
 
 
 def draw_growth(path):
@@ -37,13 +38,13 @@ def draw_growth(path):
         columns, x, new = PROMPT + step, places[step], range(PROMPT) if step == 0 else [PROMPT + step - 1]
         for y, name in ((1.2, "k"), (0, "v")):
             for j in range(columns):
-                box(axes, x + j, y, 1, 1, f"{name}$_{j}$", *((VERMILION, 0.55) if j in new else (BLUE, 0.75)))
+                box(axes, x + j, y, 1, 1, f"{name}$_{j}$", *((VERMILION, 0.55) if j in new else (BLUE, 0.75)), fontsize=INDEXED)
         axes.text(x + columns / 2, -0.3, f"{columns} columns", ha="center", va="top")
         title = "prompt:\none pass" if step == 0 else f"step {step}:\nfed one token"
         axes.text(x + columns / 2, 5.1, title, ha="center", va="bottom")
         if step:
             q = x + columns - 0.5
-            box(axes, q - 0.5, 3.7, 1, 1, f"q$_{columns - 1}$", ORANGE, 0.5)
+            box(axes, q - 0.5, 3.7, 1, 1, f"q$_{columns - 1}$", ORANGE, 0.5, fontsize=INDEXED)
             for j in range(columns):
                 arrow(axes, (q, 3.7), (x + j + 0.5, 2.25), width=0.7)
     axes.text(-0.3, 1.7, "keys", ha="right", va="center")

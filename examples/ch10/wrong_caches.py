@@ -23,7 +23,7 @@ from examples.ch05.generate import generate
 from examples.ch10.cache_parity import TEXT, some_ids, text_for
 from examples.ch10.kv_cache import KVCache, check, feed, forward_cached, mask_after, positions
 from examples.lab.experiment import Experiment, largest, worst
-from examples.lab.figure import BLACK, PAGE, SMALL, check_target, new_panels, style, write_figure
+from examples.lab.figure import BLACK, PAGE, SMALL, check_target, new_panels, plain_ticks, style, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, progress_bar, table
 
 PROMPT, CAPACITY = 12, 24  # of a text of 40 tokens the prompt, and what the ring buffer holds
@@ -308,6 +308,7 @@ def draw(values, path):
         axes.axvline(values["prompt"] - 0.5, color=BLACK, linestyle=":", linewidth=1)
         axes.set_title(fill(row["failure"], 26), fontsize=10)
         axes.tick_params(labelbottom=True)
+        plain_ticks(axes.yaxis)
     for axes in panels[len(values["failures"]) :]:
         axes.set_axis_off()
     note = "Dotted: the prompt\nends here, and from\nhere on one position\nat a time is fed."

@@ -24,7 +24,7 @@ from examples.ch02.model import general_form, load_for
 from examples.ch03.tokens import decode
 from examples.ch14.held_text import bins, cycle, greedy, held_windows, losses, prompt
 from examples.lab.experiment import Experiment
-from examples.lab.figure import BLACK, PAGE, SMALL, check_target, new_panels, style, write_figure
+from examples.lab.figure import BLACK, PAGE, SMALL, check_target, new_panels, plain_ticks, style, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, progress_bar, table, whole_number
 
 UNTOUCHED, UNMASKED = "as it is", "no causal mask"
@@ -237,6 +237,7 @@ def draw(values, path):
         axes.set_title(textwrap.fill(row["name"], 24), fontsize=10)
     panels[1].set_yscale("symlog", linthresh=0.1)
     panels[1].margins(y=0.1)
+    plain_ticks(panels[1].yaxis)
     for axes in panels[len(rows) + 1 :]:
         axes.set_axis_off()
     for axes in panels[: len(rows) + 1]:

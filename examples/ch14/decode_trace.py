@@ -19,7 +19,7 @@ from examples.ch02.config import Config
 from examples.ch14.configs import SOURCE, config_named
 from examples.ch14.costs import FORMS, MOST, attention_matrices, cached_numbers, network_matrices, parameter_count, seen
 from examples.lab.experiment import Experiment
-from examples.lab.figure import check_target, label_ends, new_figure, style, write_figure
+from examples.lab.figure import check_target, label_ends, new_figure, plain_ticks, style, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, table, whole_number
 
 PEAK, BANDWIDTH = 989e12, 3.35e12  # FLOP/s in bfloat16 and bytes/s of one H100 SXM, by its data sheet
@@ -247,6 +247,7 @@ def draw(values, path):
         axes.loglog(batches, [r[key] for r in rows], label=label, **style(i))
     axes.set_xticks(batches, [str(b) for b in batches])
     axes.minorticks_off()
+    plain_ticks(axes.yaxis)
     n = values["bytes_per_number"]
     title = f"{values['config']} at {'two' if n == 2 else n} bytes a number"
     axes.set(xlabel="sequences at once", ylabel="GB read in one decode step", title=title)

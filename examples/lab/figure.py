@@ -99,6 +99,12 @@ def tint(colour, white):
     return "#" + "".join(f"{round(c + (goal - c) * abs(white)):02x}" for c in bytes.fromhex(colour[1:]))
 
 
+def plain_ticks(*axis):
+    """Write the ticks of a logarithmic axis, axes.xaxis say, as plain numbers: the exponent of a power is too small to read."""
+    for one in axis:
+        one.set_major_formatter(lambda x, _: f"{x:,.0f}" if abs(x) >= 1 else f"{x:g}")
+
+
 def label_ends(axes, room=1.35):
     """Write each line's label at its end, right of the axes, in its colour; where ends are close, labels make way for each other.
 
