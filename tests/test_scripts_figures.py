@@ -32,9 +32,10 @@ class Pictures(FolderCase):
     def test_each_says_what_it_shows_and_stands_in_its_chapter(self):
         for source, found in PICTURES.items():
             out = call(module(source).main)[1]
+            self.assertLessEqual(max(map(len, out.splitlines())), 100)
             text = (ROOT / f"content/books/inference/{source[11:13]}-chapter.md").read_text(encoding="utf-8")
             for path, _ in found:
-                self.assertRegex(out, rf"(?m)^{path.name} +\S.*\.$")
+                self.assertRegex(out, rf"(?ms)^{path.name} +\S.*\.$")
                 self.assertIn(f"figures/{path.name})", text)
 
     def test_bad_input(self):

@@ -14,6 +14,7 @@ import io
 import itertools
 import math
 import os
+import textwrap
 from pathlib import Path
 
 from examples.lab.script import BadInput, write_whole
@@ -206,7 +207,7 @@ def arrow(axes, *points, colour=BLACK, width=1.2, head=True):
 def list_pictures(pictures):
     """Text that names each of {"name.svg": draw}, with what it shows: the first line of its function's docstring."""
     said = {name: (draw.__doc__ or "").partition("\n")[0] for name, draw in pictures.items()}
-    return "\n".join(f"{name:<14} {what}".rstrip() for name, what in said.items())
+    return "\n".join(textwrap.fill(f"{name:<14} {what}", 100, subsequent_indent=" " * 15) for name, what in said.items())
 
 
 def write_pictures(pictures, folder, form="svg"):
