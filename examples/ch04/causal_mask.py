@@ -25,7 +25,7 @@ from examples.ch03.tokens import default_ids, ids_for, random_ids, shown
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.gpt2_from_scratch import Trace, causal_mask, no_trace
 from examples.lab.experiment import Experiment, worst
-from examples.lab.figure import check_target, new_figure, write_figure
+from examples.lab.figure import PAGE, check_target, new_figure, plain_ticks, write_figure
 from examples.lab.script import Parser, answer, command, progress_bar, table
 
 TOKENS = 10  # of the text that is changed, where none is given
@@ -203,22 +203,23 @@ def report(values):
 def draw(values, path):
     """Who hears whom, from what `measure_off` returns: rows are positions of the logits, columns the token that changes."""
     matrix = values["influence"]
-    figure, axes = new_figure((5.2, 4))
+    figure, axes = new_figure((PAGE, 5.6))
     from matplotlib.colors import LogNorm  # after `new_figure`, which imports matplotlib whatever MPLBACKEND says
 
     axes.grid(visible=False)
     seen = [x for row in matrix for x in row if x > 0] or [1.0]  # of a model that hears nothing, a white square
     few = len(matrix) <= 16  # else there is no room for numbers
     shown = [[x if x > 0 else float("nan") for x in row] for row in matrix]
-    image = axes.imshow(shown, cmap="Greys", norm=LogNorm(min(seen) / 3, max(seen)))
+    image = axes.imshow(shown, cmap="Blues", norm=LogNorm(min(seen) / 3, max(seen)))
     for i, row in enumerate(matrix if few else ()):
         for j, x in enumerate(row):
             dark = x > (min(seen) * max(seen)) ** 0.5 * 1.7
-            axes.text(j, i, f"{x:.1f}" if x else "0", ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
+            axes.text(j, i, f"{x:.1f}" if x else "0", ha="center", va="center", color="white" if dark else "black")
     axes.set_xticks(range(0, len(matrix), 1 if few else len(matrix) // 8))
     axes.set_yticks(range(0, len(matrix), 1 if few else len(matrix) // 8))
     axes.set(xlabel="position of the token that changes", ylabel="position of the logits", title="Influence, with the mask")
-    figure.colorbar(image, label="largest change of a logit")
+    bar = figure.colorbar(image, label="largest change of a logit")
+    plain_ticks(bar.ax.yaxis)
     write_figure(figure, path)
 
 

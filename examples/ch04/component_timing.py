@@ -20,7 +20,7 @@ from examples.ch02.model import load_for, run
 from examples.ch03.tokens import random_ids
 from examples.ch04.gpt2_from_scratch import LAYER_POINTS
 from examples.lab.experiment import Experiment, median_after
-from examples.lab.figure import check_target, new_figure, write_figure
+from examples.lab.figure import bar_style, check_target, label_ends, new_figure, style, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, number_list, progress_bar, table, whole_number
 
 LENGTHS = (16, 128, 512, 1024)
@@ -203,28 +203,33 @@ def draw(values, path):
     figure, axes = new_figure()
     results = [(r["tokens"], [c for c in values["components"] if c["tokens"] == r["tokens"]]) for r in values["lengths"]]
     names = [c["component"] for c in results[0][1]]
-    greys = [str(0.15 + 0.75 * i / (len(names) - 1)) for i in range(len(names))]
-    labels = [f"{tokens:,}\n{what}" for tokens, _ in results for what in ("time", "FLOPs")]
+    labels = [f"{what}\n{tokens:,}" if what == "time" else what for tokens, _ in results for what in ("time", "FLOPs")]
     places = [i + 0.9 * j for i in range(0, 3 * len(results), 3) for j in (0, 1)]
     bottom = [0.0] * len(places)
-    for i, (name, grey, hatch) in enumerate(zip(names, greys, ["", "//", "..", "\\\\", ""], strict=True)):
+    for i, name in enumerate(names):
         heights = [rows[i][key] for _, rows in results for key in ("time_percent", "flop_percent")]
-        axes.bar(places, heights, 0.8, bottom, color=grey, hatch=hatch, edgecolor="black", label=name)
+        axes.bar(places, heights, 0.8, bottom, label=name, **bar_style(i))
         bottom = [b + h for b, h in zip(bottom, heights, strict=True)]
-    axes.set_xticks(places, labels, fontsize=8)
+    axes.set_xticks(places, labels)
     axes.set(xlabel="tokens in the pass", ylabel="share of one pass, per cent", title="Where the time goes, beside the FLOPs")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=5, fontsize=7)
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), reverse=True, frameon=False)  # as the bars are stacked
     write_figure(figure, path)
 
 
 def draw_throughput(values, path):
-    """Speed against length, from what `measure` returns."""
+    """Speed against length, of a whole pass and of each component that multiplies, from what `measure` returns."""
     figure, axes = new_figure()
     tokens = [r["tokens"] for r in values["lengths"]]
-    axes.semilogx(tokens, [r["gflop_per_s"] for r in values["lengths"]], "ko-", base=2)
+    rows = [("the whole pass", [r["gflop_per_s"] for r in values["lengths"]])]
+    for name in dict.fromkeys(c["component"] for c in values["components"] if c["gflop_per_s"] is not None):
+        rows.append((name, [c["gflop_per_s"] for c in values["components"] if c["component"] == name]))
+    for i, (name, speeds) in enumerate(rows):
+        axes.semilogx(tokens, speeds, base=2, label=name, **style(i))
     axes.set_xticks(tokens, [f"{t:,}" for t in tokens])
+    axes.minorticks_off()
     axes.set_ylim(bottom=0)
-    axes.set(xlabel="tokens in the pass", ylabel="matmul GFLOP/s of a whole pass", title="Throughput against length")
+    axes.set(xlabel="tokens in the pass", ylabel="GFLOP/s in matrix products", title="Throughput against length")
+    label_ends(axes)
     write_figure(figure, path)
 
 

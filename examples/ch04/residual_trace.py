@@ -14,7 +14,7 @@ from examples.ch02.model import load_for, run
 from examples.ch03.tokens import default_ids, encode, ids_for, random_ids, shown
 from examples.ch04.gpt2_from_scratch import Trace
 from examples.lab.experiment import Experiment, relative, worst_row
-from examples.lab.figure import check_target, new_figure, write_figure
+from examples.lab.figure import check_target, label_ends, new_figure, plain_ticks, style, write_figure
 from examples.lab.script import Parser, answer, command, table
 
 TOKENS = 17  # of the text, where none is given
@@ -181,13 +181,14 @@ def draw(values, path):
     rows = values["layers"]
     figure, axes = new_figure()
     layers = [r["layer"] for r in rows]
-    axes.semilogy(layers, [r["largest"] for r in rows], "k^-", label="largest absolute value")
-    axes.semilogy(layers, [r["rms"] for r in rows], "o-", color="0.35", label="RMS, all positions")
-    if rows[0]["rms_without_first"] is not None:
-        axes.semilogy(layers, [r["rms_without_first"] for r in rows], "s--", color="0.6", label="RMS without position 0")
+    lines = [("largest", "largest absolute value"), ("rms", "RMS, all positions"), ("rms_without_first", "RMS without position 0")]
+    for i, (key, label) in enumerate(lines):
+        if rows[0][key] is not None:
+            axes.semilogy(layers, [r[key] for r in rows], label=label, **style(i))
     axes.set(xlabel="after layer (0: the embedding)", ylabel="value in the residual stream", title="Growth of the residual stream")
-    axes.set_xticks(layers if len(layers) <= 25 else layers[:: len(layers) // 12])
-    axes.legend()
+    axes.set_xticks(layers if len(layers) <= 16 else layers[:: max(1, len(layers) // 10)])
+    plain_ticks(axes.yaxis)
+    label_ends(axes)
     write_figure(figure, path)
 
 

@@ -17,12 +17,11 @@ import torch
 
 from examples.ch05.sampling import CANDIDATES, LOGITS, candidates, logit_list, probabilities
 from examples.lab.experiment import Experiment
-from examples.lab.figure import check_target, new_figure, write_figure
+from examples.lab.figure import bar_style, check_target, new_figure, write_figure
 from examples.lab.script import Parser, answer, command, table
 
 TEMPERATURES = (0.1, 0.5, 1.0, 2.0)
 MASSES = (0.5, 0.9, 0.95, 1.0)  # top-p's
-HATCHES = ("", "//", "..", "\\\\", "xx", "--")
 
 
 def measure(logits=LOGITS, names=CANDIDATES):
@@ -103,12 +102,10 @@ def draw(values, path):
     names, rows = _names(values), values["temperatures"]
     width = 0.8 / len(rows)
     for i, row in enumerate(rows):
-        grey = str(0.15 + 0.7 * i / max(1, len(rows) - 1))
         places = [j + i * width for j in range(len(names))]
-        label = f"T = {row['temperature']:g}"
-        axes.bar(places, row["probabilities"], width, color=grey, hatch=HATCHES[i % 6], edgecolor="black", label=label)
+        axes.bar(places, row["probabilities"], width, label=f"τ = {row['temperature']:g}", **bar_style(i))
     axes.set_xticks([j + 0.4 - width / 2 for j in range(len(names))], names)
-    axes.set(ylabel="probability", title="Temperature flattens or sharpens, and never reorders")
+    axes.set(ylabel="probability", title="A temperature τ flattens or sharpens, and never reorders")
     axes.legend()
     write_figure(figure, path)
 

@@ -18,7 +18,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 from examples.ch02.model import load_for
 from examples.ch05.cycles import PROMPTS, text_or_ids
 from examples.ch05.generate import generate
-from examples.lab.figure import check_target, new_figure, write_figure
+from examples.lab.figure import PAGE, check_target, label_ends, new_panels, style, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, progress_bar, table, whole_number
 
 WIDTH = 30  # new tokens in a stretch
@@ -128,14 +128,24 @@ def report(values):
 
 
 def draw_repetition(values, path):
-    """The share of repeated tokens along the text, a line for each policy, from what `measure_policies` returns."""
-    figure, axes = new_figure()
-    for i, (row, marker) in enumerate(zip(values["policies"], "^osDvx", strict=False)):
-        places = [values["width"] * (j + 1) for j in range(len(row["shares"]))]
-        axes.plot(places, [100 * x for x in row["shares"]], marker=marker, color=str(0.12 * i), label=row["policy"])
-    axes.set(xlabel="new tokens", ylabel="repeated, per cent", title="How much of the text has been there before")
-    axes.set_ylim(bottom=0)
-    axes.legend(fontsize=7)
+    """The share of repeated tokens along the text, a line for each policy, from what `measure_policies` returns; a panel for those
+    of a temperature alone and one for those that filter as well, beside the temperature without one."""
+    rows = values["policies"]
+    plain = [r for r in rows if "top" not in r["policy"]]
+    filtered = [r for r in rows if "top" in r["policy"]]
+    filtered += [r for r in plain if any(f["policy"].startswith(r["policy"] + ",") for f in filtered)]
+    figure, panels = new_panels(2, 1, (PAGE, 5.4), sharex=True, sharey=True)
+    for axes, some, title in zip(panels, (plain, filtered), ("a temperature alone", "a filter as well"), strict=True):
+        for i, row in enumerate(some):
+            places = [values["width"] * (j + 1) for j in range(len(row["shares"]))]
+            axes.plot(places, [100 * x for x in row["shares"]], label=row["policy"].replace(", ", ",\n"), **style(i))
+        axes.set_title(title, fontsize=10)
+        axes.set_ylabel("repeated, per cent")
+    panels[0].set_ylim(bottom=0)
+    panels[-1].set_xlabel("new tokens")
+    figure.suptitle("How much of the text has been there before", x=0.01, ha="left")
+    for axes in panels:
+        label_ends(axes)
     write_figure(figure, path)
 
 

@@ -22,7 +22,7 @@ from examples.ch03.tokens import random_ids
 from examples.ch05.generate import generate, whole_text
 from examples.ch10.kv_cache import Cached
 from examples.lab.experiment import Experiment, median_after
-from examples.lab.figure import check_target, new_figure, write_figure
+from examples.lab.figure import check_target, label_ends, new_figure, style, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, number_list, progress_bar, table, whole_number
 
 # four layers and width 64, as published
@@ -202,15 +202,20 @@ def draw(values, path):
     """Ratios naive / cached by new tokens, from what `measure_time` returns: time, FLOPs and positions, the latter both ways."""
     figure, axes = new_figure()
     rows = values["times"]
-    for key, style, grey, label in (
-        ("positions_ratio_without_prefill", "s:", "0.6", "positions, without the prefill"),
-        ("positions_ratio", "o--", "0.35", "positions"),
-        ("flop_ratio", "D-.", "0.5", "FLOPs"),
-        ("ratio", "^-", "0.0", "time"),
+    for i, (key, label) in enumerate(
+        (
+            ("ratio", "time"),
+            ("flop_ratio", "FLOPs"),
+            ("positions_ratio", "positions"),
+            ("positions_ratio_without_prefill", "positions, without\nthe prefill"),
+        )
     ):
-        axes.plot([r["new"] for r in rows], [r[key] for r in rows], style, color=grey, label=label)
-    axes.set(xlabel="new tokens", ylabel="naive / cached", title="What the cache saves")
-    axes.legend()
+        axes.plot([r["new"] for r in rows], [r[key] for r in rows], label=label, **style(i))
+    axes.set(
+        xlabel="new tokens", ylabel="naive / cached", title="What the cache saves: the naive loop's work over the cached one's"
+    )
+    axes.set_ylim(bottom=0)
+    label_ends(axes)
     write_figure(figure, path)
 
 

@@ -19,7 +19,7 @@ from examples.ch02.families import formulas
 from examples.ch02.model import PUBLISHED, load, load_config
 from examples.ch10.kv_cache import KVCache, cache_bytes, cached_numbers
 from examples.lab.experiment import Experiment
-from examples.lab.figure import check_target, new_figure, write_figure
+from examples.lab.figure import check_target, label_ends, new_figure, style, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, number_list, table, whole_number
 
 GPT3 = GPT2Config(vocab_size=50257, n_positions=2048, n_embd=12288, n_layer=96, n_head=96)
@@ -111,12 +111,12 @@ def draw(values, path):
         {1: "one byte", 2: "two bytes", 4: "four bytes", 8: "eight bytes"}[values["bytes_per_number"]],
     )
     sequences = [r["sequences"] for r in rows]
-    axes.plot(sequences, [r["cache_gib"] for r in rows], "ko-", label="the sequences' caches")
-    axes.plot(sequences, [r["weight_gib"] for r in rows], "--", color="0.5", label="the weights, once")
+    axes.plot(sequences, [r["cache_gib"] for r in rows], label="the sequences'\ncaches", **style(0))
+    axes.plot(sequences, [r["weight_gib"] for r in rows], label="the weights,\nonce", **style(1))
     title = f"Memory of {values['name']}'s shape at {number} a number"
     axes.set(xlabel="sequences held at once, at the full context", ylabel="GiB", title=title)
     axes.set_ylim(bottom=0)
-    axes.legend()
+    label_ends(axes)
     write_figure(figure, path)
 
 

@@ -23,7 +23,7 @@ from examples.ch05.generate import generate
 from examples.ch10.cache_parity import TEXT, some_ids, text_for
 from examples.ch10.kv_cache import KVCache, check, feed, forward_cached, mask_after, positions
 from examples.lab.experiment import Experiment, largest, worst
-from examples.lab.figure import check_target, new_figure, write_figure
+from examples.lab.figure import BLACK, PAGE, SMALL, check_target, new_panels, plain_ticks, style, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, progress_bar, table
 
 PROMPT, CAPACITY = 12, 24  # of a text of 40 tokens the prompt, and what the ring buffer holds
@@ -299,16 +299,24 @@ def _percent(x):
 
 
 def draw(values, path):
-    """How far each failure is from the oracle at each position, from what `measure` returns, on a logarithmic scale, which has no
-    place for an exact 0."""
-    figure, axes = new_figure()
-    for i, (row, marker) in enumerate(zip(values["failures"], "osD^v", strict=True)):
+    """How far each failure is from the oracle at each position, from what `measure` returns: a panel for each, on one logarithmic
+    scale, which has no place for an exact 0."""
+    figure, panels = new_panels(2, 3, (PAGE, 4.6), sharex=True, sharey=True)
+    for i, (axes, row) in enumerate(zip(panels, values["failures"], strict=False)):
         seen = [(t, 100 * x) for t, x in enumerate(row["by_position"]) if x]
-        style = dict(marker=marker, markersize=3.5, linewidth=0.9, color=str(0.0 + 0.15 * i), markevery=(i % 3, 3))
-        axes.semilogy(*zip(*seen, strict=True), label=row["failure"], **style)
-    axes.axvline(values["prompt"] - 0.5, color="0.5", linestyle=":")
-    axes.set(xlabel="position", ylabel="off, per cent of the largest logit", title="Five failures that raise nothing")
-    axes.legend(fontsize=7, loc="lower right")
+        axes.semilogy(*zip(*seen, strict=True), **style(i) | {"linestyle": "-", "markersize": 3.5, "linewidth": 1})
+        axes.axvline(values["prompt"] - 0.5, color=BLACK, linestyle=":", linewidth=1)
+        axes.set_title(fill(row["failure"], 26), fontsize=10)
+        axes.tick_params(labelbottom=True)
+        plain_ticks(axes.yaxis)
+    for axes in panels[len(values["failures"]) :]:
+        axes.set_axis_off()
+    note = "Dotted: the prompt\nends here, and from\nhere on one position\nat a time is fed."
+    panels[-1].text(0, 0.5, note, transform=panels[-1].transAxes)
+    figure.suptitle("Five failures that raise nothing", x=0.01, ha="left")
+    for axes in panels[2:5]:
+        axes.set_xlabel("position")
+    figure.supylabel("off, per cent of the largest logit", fontsize=SMALL)
     write_figure(figure, path)
 
 

@@ -24,7 +24,7 @@ from examples.ch02.model import general_form, load_for
 from examples.ch03.tokens import decode
 from examples.ch14.held_text import bins, cycle, greedy, held_windows, losses, prompt
 from examples.lab.experiment import Experiment
-from examples.lab.figure import check_target, new_figure, write_figure
+from examples.lab.figure import BLACK, PAGE, SMALL, check_target, new_panels, plain_ticks, style, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, progress_bar, table, whole_number
 
 UNTOUCHED, UNMASKED = "as it is", "no causal mask"
@@ -217,36 +217,35 @@ def _signed(x):
     return "none" if x is None else f"{x:+.3f}"
 
 
-STYLES = ("o-", "s-", "D--", "^-", "v--", "<-.", ">-", "x:", "P-")  # one for each ablation; the untouched model's is black
-
-
 def draw(values, path):
-    """Loss by position, from what `measure` returns: above as it is, below less the untouched model's, where small differences have
-    room. Each stretch is drawn at its middle; one without a loss is left out."""
-    rows = values["rows"]
-    figure, above = new_figure((8, 6.5))
-    grid = figure.add_gridspec(2, 1)
-    above.set_subplotspec(grid[0])
-    below = figure.add_subplot(grid[1], sharex=above)
-    below.grid(alpha=0.3)
-    own = [b["loss"] for b in rows[0]["by_position"]]
-    for i, row in enumerate(rows):
-        grey = "0" if i == 0 else str(round(0.1 + 0.1 * (i % 5), 2))
-        style = dict(color=grey, markersize=4.5, linewidth=1.8 if i == 0 else 0.9, label=row["name"])
-        places = [(b["first"] + b["last"]) / 2 for b in row["by_position"]]
-        found = [b["loss"] for b in row["by_position"]]
-        none = float("nan")  # of which matplotlib draws nothing
-        above.plot(places, [none if x is None else x for x in found], STYLES[i % len(STYLES)], **style)
-        more = [none if None in (x, y) else x - y for x, y in zip(found, own, strict=True)]
-        if i > 0:  # the untouched model is the line at 0
-            below.plot(places, more, STYLES[i % len(STYLES)], **style)
-    above.set_ylim(bottom=0)
-    above.set(ylabel="loss, nats a token", title="One thing changed: loss by position")
-    below.set_yscale("symlog", linthresh=0.1)
-    below.axhline(0, color="0", linewidth=1.8)
-    below.set(xlabel="position", ylabel="loss above the untouched model's")
-    below.margins(y=0.08)
-    above.legend(fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    """Loss by position, from what `measure` returns: the untouched model's in the first panel, and in a panel for each ablation how
+    much it adds, all on one scale. Each stretch is drawn at its middle; one without a loss is left out."""
+    own, *rows = values["rows"]
+    lines = math.ceil((len(rows) + 1) / 3)
+    figure, panels = new_panels(lines, 3, (PAGE, 0.7 + 1.75 * lines), sharex=True)
+    places = [(b["first"] + b["last"]) / 2 for b in own["by_position"]]
+    none = float("nan")  # of which matplotlib draws nothing
+    losses_of = {row["name"]: [none if b["loss"] is None else b["loss"] for b in row["by_position"]] for row in values["rows"]}
+    panels[0].plot(places, losses_of[own["name"]], **style(4) | {"linestyle": "-"})
+    panels[0].set_ylim(0, 1.15 * max((x for x in losses_of[own["name"]] if x == x), default=1))
+    panels[0].set_title(f"{own['name']}: the loss", fontsize=10)
+    for axes, row in zip(panels[1:], rows, strict=False):
+        more = [x - y for x, y in zip(losses_of[row["name"]], losses_of[own["name"]], strict=True)]
+        axes.plot(places, more, **style(1) | {"linestyle": "-"})
+        axes.axhline(0, color=BLACK, linewidth=1)
+        axes.sharey(panels[1])
+        axes.set_title(textwrap.fill(row["name"], 24), fontsize=10)
+    panels[1].set_yscale("symlog", linthresh=0.1)
+    panels[1].margins(y=0.1)
+    plain_ticks(panels[1].yaxis)
+    for axes in panels[len(rows) + 1 :]:
+        axes.set_axis_off()
+    for axes in panels[: len(rows) + 1]:
+        axes.tick_params(labelbottom=True)
+    for axes in panels[max(0, len(rows) - 2) : len(rows) + 1]:
+        axes.set_xlabel("position")
+    figure.suptitle("One thing changed: what it adds to the loss, by position", x=0.01, ha="left")
+    figure.supylabel("loss, nats a token", fontsize=SMALL)
     write_figure(figure, path)
 
 

@@ -19,7 +19,7 @@ from examples.ch02.config import Config
 from examples.ch14.configs import SOURCE, config_named
 from examples.ch14.costs import FORMS, MOST, attention_matrices, cached_numbers, network_matrices, parameter_count, seen
 from examples.lab.experiment import Experiment
-from examples.lab.figure import check_target, new_figure, write_figure
+from examples.lab.figure import check_target, label_ends, new_figure, plain_ticks, style, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, table, whole_number
 
 PEAK, BANDWIDTH = 989e12, 3.35e12  # FLOP/s in bfloat16 and bytes/s of one H100 SXM, by its data sheet
@@ -241,18 +241,17 @@ def draw(values, path):
     figure, axes = new_figure()
     rows, short, long = values["balance"], values["context"], values["large_context"]
     batches = [r["batch"] for r in rows]
-    lines = [("weight_gb", "o-", "0.0", "weights")]
-    if short != long:
-        lines.append((f"cache_{short}_gb", "s--", "0.35", f"caches, {short:,} positions"))
-    lines.append((f"cache_{long}_gb", "^:", "0.55", f"caches, {long:,} positions"))
-    for key, style, grey, label in lines:
-        axes.loglog(batches, [r[key] for r in rows], style, color=grey, label=label)
+    lines = [("weight_gb", "weights")]
+    lines += [(f"cache_{n}_gb", f"caches,\n{n:,} positions") for n in dict.fromkeys((short, long))]
+    for i, (key, label) in enumerate(lines):
+        axes.loglog(batches, [r[key] for r in rows], label=label, **style(i))
     axes.set_xticks(batches, [str(b) for b in batches])
     axes.minorticks_off()
+    plain_ticks(axes.yaxis)
     n = values["bytes_per_number"]
     title = f"{values['config']} at {'two' if n == 2 else n} bytes a number"
     axes.set(xlabel="sequences at once", ylabel="GB read in one decode step", title=title)
-    axes.legend()
+    label_ends(axes)
     write_figure(figure, path)
 
 

@@ -24,7 +24,7 @@ from examples.ch02.model import Model, run, seeded
 from examples.ch03.tokens import random_ids
 from examples.ch04.gpt2_from_scratch import Trace
 from examples.lab.experiment import Experiment
-from examples.lab.figure import check_target, new_figure, write_figure
+from examples.lab.figure import PAGE, check_target, label_ends, new_panels, style, write_figure
 from examples.lab.script import Parser, answer, command, number_list, progress_bar, table, whole_number
 
 LAYERS = (2, 4, 8, 16, 32, 64)
@@ -147,25 +147,28 @@ def report(values):
     )
 
 
-STYLES = {"pre": ("o-", "0.0"), "post": ("s--", "0.35"), "both": ("^:", "0.6")}
+PLACES = ("pre", "post", "both")
 
 
 def draw(values, path):
     """The gradient at the embedding and in the last layer by depth, for each place of the norms, from what `measure` returns."""
     rows = values["rows"]
-    figure, axes = new_figure()
-    for place, (style, grey) in STYLES.items():
-        mine = [r for r in rows if r["norm_place"] == place]
-        for key, width, what in (("gradient", 1.8, "at the embedding"), ("last_gradient", 0.8, "in the last layer")):
-            axes.loglog(
-                [r["layers"] for r in mine], [r[key] for r in mine], style, color=grey, linewidth=width, label=f"{place}, {what}"
-            )
+    figure, panels = new_panels(1, 2, (PAGE, 3.6), sharey=True)
     layers = sorted({r["layers"] for r in rows})
-    axes.set_xticks(layers, [str(n) for n in layers])
-    axes.minorticks_off()
-    axes.set_yticks([0.1, 0.2, 0.5, 1, 2], ["0.1", "0.2", "0.5", "1", "2"])
-    axes.set(xlabel="layers", ylabel="norm of the gradient", title="Gradients of random models, by where the norms stand")
-    axes.legend(fontsize=7)
+    for axes, key, where in zip(panels, ("gradient", "last_gradient"), ("at the embedding", "in the last layer"), strict=True):
+        for i, place in enumerate(PLACES):
+            mine = [r for r in rows if r["norm_place"] == place]
+            axes.loglog([r["layers"] for r in mine], [r[key] for r in mine], label=place, **style(i))
+        axes.set_xticks(layers, [str(n) for n in layers])
+        axes.set_yticks([0.1, 0.2, 0.5, 1, 2], ["0.1", "0.2", "0.5", "1", "2"])
+        axes.minorticks_off()
+        axes.tick_params(labelleft=True)
+        axes.set_title(where, fontsize=10)
+        axes.set_xlabel("layers")
+    panels[0].set_ylabel("norm of the gradient")
+    figure.suptitle("Gradients of random models, by where the norms stand", x=0.01, ha="left")
+    for axes in panels:
+        label_ends(axes)
     write_figure(figure, path)
 
 

@@ -19,7 +19,7 @@ from examples.ch14.configs import SOURCE, config_named, published
 from examples.ch14.costs import MOST, flops_per_token, kv_bytes_per_token, parameter_count
 from examples.ch14.decode_trace import decode_step
 from examples.lab.experiment import Experiment
-from examples.lab.figure import check_target, new_figure, write_figure
+from examples.lab.figure import BLACK, BLUE, ORANGE, PAGE, check_target, new_figure, plain_ticks, tint, write_figure
 from examples.lab.script import Parser, answer, command, table, whole_number
 
 SERVED = (8192, 32)  # tokens of each sequence, and sequences at once
@@ -132,18 +132,19 @@ def report(values):
 
 def draw(values, path):
     """Weights and caches of each model, the cheapest to hold first, on a logarithmic scale; from what `measure` returns."""
-    figure, axes = new_figure((7, 5.2))
     rows = values["models"]
+    figure, axes = new_figure((PAGE, 1.4 + 0.2 * len(rows)))
     names = [r["model"] for r in rows]
     caches = f"caches of {values['sequences']} sequences"
-    axes.scatter([r["cache_gb"] for r in rows], names, s=60, marker="s", color="0.6", label=caches)
-    axes.scatter([r["weight_gb"] for r in rows], names, s=25, marker="o", color="0.0", label="weights")
+    axes.scatter([r["cache_gb"] for r in rows], names, s=60, marker="s", color=tint(ORANGE, 0.3), edgecolor=BLACK, label=caches)
+    axes.scatter([r["weight_gb"] for r in rows], names, s=25, marker="o", color=BLUE, label="weights", zorder=3)
     axes.set_xscale("log")
+    plain_ticks(axes.xaxis)
+    axes.margins(y=0.02)
     n = values["bytes_per_number"]
     title = f"What a model holds in memory, at {values['tokens']:,} positions or as many as it has"
-    axes.set(xlabel=f"GB, at {'two' if n == 2 else n} bytes a number", title=title)
-    axes.title.set_fontsize(10)
-    axes.tick_params(axis="y", labelsize=7)
+    axes.set(xlabel=f"GB, at {'two' if n == 2 else n} bytes a number")
+    figure.suptitle(title, x=0.01, ha="left")
     axes.legend(loc="lower right")
     write_figure(figure, path)
 

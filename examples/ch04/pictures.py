@@ -1,0 +1,99 @@
+"""Chapter 4's pictures: attention under the mask, and the residual stream with its two branches.
+
+    python examples/ch04/pictures.py --into .
+
+Sizes and numbers in them are made up, and small; nothing here is measured.
+"""
+
+import sys
+from pathlib import Path
+
+if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from examples.lab.figure import (
+    BLUE,
+    FORMATS,
+    GREEN,
+    ORANGE,
+    PAGE,
+    SMALL,
+    VERMILION,
+    arrow,
+    box,
+    list_pictures,
+    new_picture,
+    write_figure,
+    write_pictures,
+)
+from examples.lab.script import Parser, command
+
+WORDS = ("the", "cat", "sat", "on", "the", "mat")
+
+
+def draw_mask(path):
+    """The mask is a triangle: scores before it, weights after it; each position sees itself and those before it."""
+    figure, panels = new_picture((PAGE, 4.2), 2)
+    n = len(WORDS)
+    for axes, title in zip(panels, ("scores, with the mask added", "weights, after the softmax"), strict=True):
+        for i in range(n):
+            for j in range(n):
+                seen, hidden = ("s", "$-\\infty$") if axes is panels[0] else (f"{1 / (i + 1):.2f}", "0")
+                text = seen if j <= i else hidden
+                box(axes, j, n - 1 - i, 1, 1, text, BLUE, 0.6 if j <= i else 1, color="black" if j <= i else "0.4")
+            axes.text(-0.2, n - 0.5 - i, WORDS[i], ha="right", va="center")
+            axes.text(i + 0.5, n + 0.2, WORDS[i], ha="center", va="bottom")
+        axes.set_title(title, loc="center", pad=12, fontsize=10)
+        axes.text(n / 2, -0.3, "position that is read (key)", ha="center", va="top")
+        axes.text(-1.25, n / 2, "position that reads (query)", ha="center", va="center", rotation=90)
+        axes.set_xlim(-1.6, n + 0.1)
+        axes.set_ylim(-0.9, n + 0.7)
+    figure.supxlabel("s: a score; here all are equal, so that the positions that are seen share the weight evenly", fontsize=SMALL)
+    write_figure(figure, path)
+
+
+def draw_stream(path):
+    """The residual stream goes straight through; attention and feed-forward each read it through a norm, and add to it."""
+    figure, (axes,) = new_picture((PAGE, 2.4))
+    arrow(axes, (0, 0), (14.6, 0), colour=BLUE, width=4)
+    axes.text(0, -0.3, "stream\n[T, d]", ha="left", va="top")
+    axes.text(14.6, -0.3, "to the\nnext layer", ha="right", va="top")
+    for x, name, colour in ((1.6, "attention", VERMILION), (7.4, "feed-forward", GREEN)):
+        arrow(axes, (x, 0), (x, 2), (x + 0.5, 2))
+        box(axes, x + 0.5, 1.6, 1.2, 0.8, "norm", ORANGE)
+        arrow(axes, (x + 1.7, 2), (x + 2.2, 2))
+        box(axes, x + 2.2, 1.6, 2, 0.8, name, colour)
+        arrow(axes, (x + 4.2, 2), (x + 4.6, 2), (x + 4.6, 0.3))
+        axes.text(x + 4.6, 0, "+", ha="center", va="center", fontsize=13, zorder=5, bbox={"boxstyle": "circle", "fc": "white"})
+        axes.text(x, -0.3, "read", ha="center", va="top")
+        axes.text(x + 4.6, -0.4, "add", ha="center", va="top")
+    axes.text(3.9, 2.6, "moves between positions", ha="center", va="bottom")
+    axes.text(9.7, 2.6, "works on each position alone", ha="center", va="bottom")
+    axes.set_xlim(-0.2, 14.8)
+    axes.set_ylim(-1.3, 3.2)
+    write_figure(figure, path)
+
+
+PICTURES = {"mask.svg": draw_mask, "stream.svg": draw_stream}
+
+
+def options():
+    """The script's argument parser."""
+    parser = Parser(prog="pictures.py", description=__doc__)
+    parser.add_argument("--into", type=Path, default=None, metavar="FOLDER", help="write them there; else they are only named")
+    parser.add_argument("--format", choices=FORMATS, default="svg", help="of the files")
+    return parser
+
+
+@command
+def main(argv=None):
+    """Name the pictures, or write them."""
+    args = options().parse_args(argv)
+    if args.into is None:
+        print(list_pictures(PICTURES))
+    else:
+        print("\n".join(str(path) for path in write_pictures(PICTURES, args.into, args.format)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
