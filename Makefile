@@ -7,32 +7,32 @@ RUN := $(VENV)/bin/python
 .DEFAULT_GOAL := help
 .PHONY: help ready run test test-fast lint bench evidence refresh evidence-list verify check compare-published real-model train clean
 
-help: ## list the targets
+help: ## list the targets, and about how long each takes on two cores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: ready ## chapter 4's tour on the embedded model
+run: ready ## chapter 4's tour on the embedded model; 5 s
 	@$(RUN) examples/ch04/tour.py
 
-test: ready ## all tests; CHAPTER=ch05 for those of one chapter
+test: ready ## all tests; 3 min; CHAPTER=ch05 for those of one chapter, a minute at most
 	@ls tests/test_$(if $(CHAPTER),$(CHAPTER)_)*.py >/dev/null 2>&1 || { echo "error: no tests of chapter $(CHAPTER); give CHAPTER=ch04, say" >&2; exit 2; }
-	@$(RUN) -m unittest discover -s tests -v $(if $(CHAPTER),-p "test_$(CHAPTER)_*.py")
+	@OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile -q tests/test_$(if $(CHAPTER),$(CHAPTER)_)*.py
 
-test-fast: ready ## a part of every chapter's tests: no real model, no full-size shape, no record measured again
-	@LAB_FAST=1 $(RUN) -m unittest discover -s tests
+test-fast: ready ## a part of every chapter's tests: no real model, no full-size shape, no record measured again; 1 min
+	@LAB_FAST=1 OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile -q tests
 
-lint: ready ## ruff: rules and layout
+lint: ready ## ruff: rules and layout; 1 s
 	@$(RUN) -m ruff check . && $(RUN) -m ruff format --check .
 
 bench: ready ## speed, memory and decoding beside transformers, as ratios; a quarter of an hour
 	@$(RUN) scripts/bench.py
 
-evidence: ready ## run the experiments (make real-model first), refresh all that shows them; CHAPTER=ch04 ONLY=ch04.mask MODEL=...
+evidence: ready ## run the experiments (make real-model first), refresh all that shows them; 20 min; CHAPTER=ch04 ONLY=ch04.mask MODEL=...
 	@$(RUN) scripts/evidence.py $(if $(CHAPTER),--chapter "$(CHAPTER)") $(if $(ONLY),--only "$(ONLY)") $(if $(MODEL),--model "$(MODEL)")
 
 refresh: ready ## write listings, transcripts, numbers, figures and the register anew from code and records; runs no experiment
 	@$(RUN) scripts/refresh.py
 
-evidence-list: ready ## list the experiments
+evidence-list: ready ## list the experiments; 5 s
 	@$(RUN) scripts/evidence.py --list
 
 verify: ready ## compare the records with what the experiments give now, timings aside; twelve minutes; CHAPTER=ch04 ONLY=ch04.mask LONG=1
