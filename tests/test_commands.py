@@ -79,7 +79,7 @@ def smaller(module, arguments):
     """The arguments with tiny models for those that are not here, or are too large."""
     arguments = [stand_ins().get(word, word) for word in arguments]
     if module.__name__ == "examples.ch10.cache_cost" and "--time" in arguments:  # which runs GPT-2's shape for minutes
-        arguments += ["--model", "toy"]
+        arguments += ["--model", "toy", "--prompt-tokens", "5", "--new", "1,12"]
     default = getattr(module.options().parse_args(arguments), "model", None)
     return arguments + (["--model", stand_ins()[default]] if default in stand_ins() else [])
 
