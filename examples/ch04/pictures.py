@@ -13,7 +13,6 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 
 from examples.lab.figure import (
     BLUE,
-    FORMATS,
     GREEN,
     ORANGE,
     PAGE,
@@ -21,12 +20,12 @@ from examples.lab.figure import (
     VERMILION,
     arrow,
     box,
-    list_pictures,
     new_picture,
+    picture_options,
+    show_pictures,
     write_figure,
-    write_pictures,
 )
-from examples.lab.script import Parser, command
+from examples.lab.script import command
 
 WORDS = ("the", "cat", "sat", "on", "the", "mat")
 
@@ -79,20 +78,13 @@ PICTURES = {"mask.svg": draw_mask, "stream.svg": draw_stream}
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="pictures.py", description=__doc__)
-    parser.add_argument("--into", type=Path, default=None, metavar="FOLDER", help="write them there; else they are only named")
-    parser.add_argument("--format", choices=FORMATS, default="svg", help="of the files")
-    return parser
+    return picture_options(__doc__)
 
 
 @command
 def main(argv=None):
     """Name the pictures, or write them."""
-    args = options().parse_args(argv)
-    if args.into is None:
-        print(list_pictures(PICTURES))
-    else:
-        print("\n".join(str(path) for path in write_pictures(PICTURES, args.into, args.format)))
+    show_pictures(PICTURES, options().parse_args(argv))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 from examples.lab.figure import (
     BLACK,
     BLUE,
-    FORMATS,
     GREEN,
     ORANGE,
     PAGE,
@@ -24,13 +23,13 @@ from examples.lab.figure import (
     arrow,
     box,
     circle,
-    list_pictures,
     new_picture,
+    picture_options,
+    show_pictures,
     tint,
     write_figure,
-    write_pictures,
 )
-from examples.lab.script import Parser, command
+from examples.lab.script import command
 
 HEADS, POSITIONS, WINDOW = 8, 8, 3
 
@@ -128,20 +127,13 @@ PICTURES = {"heads.svg": draw_heads, "rotation.svg": draw_rotation, "window.svg"
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="pictures.py", description=__doc__)
-    parser.add_argument("--into", type=Path, default=None, metavar="FOLDER", help="write them there; else they are only named")
-    parser.add_argument("--format", choices=FORMATS, default="svg", help="of the files")
-    return parser
+    return picture_options(__doc__)
 
 
 @command
 def main(argv=None):
     """Name the pictures, or write them."""
-    args = options().parse_args(argv)
-    if args.into is None:
-        print(list_pictures(PICTURES))
-    else:
-        print("\n".join(str(path) for path in write_pictures(PICTURES, args.into, args.format)))
+    show_pictures(PICTURES, options().parse_args(argv))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import os
 import textwrap
 from pathlib import Path
 
-from examples.lab.script import BadInput, write_whole
+from examples.lab.script import BadInput, Parser, write_whole
 
 FORMATS = ("svg", "png", "pdf")
 PAGE = 7  # inches
@@ -216,6 +216,22 @@ def write_pictures(pictures, folder, form="svg"):
     for path, draw in zip(paths, pictures.values(), strict=True):
         draw(check_target(path))
     return paths
+
+
+def picture_options(description):
+    """The argument parser of a script of pictures, from its docstring."""
+    parser = Parser(prog="pictures.py", description=description)
+    parser.add_argument("--into", type=Path, default=None, metavar="FOLDER", help="write them there; else they are only named")
+    parser.add_argument("--format", choices=FORMATS, default="svg", help="of the files")
+    return parser
+
+
+def show_pictures(pictures, args):
+    """What a script of pictures does: name each of {"name.svg": draw}, or write them where --into says."""
+    if args.into is None:
+        print(list_pictures(pictures))
+    else:
+        print("\n".join(str(path) for path in write_pictures(pictures, args.into, args.format)))
 
 
 def write_figure(figure, path):
