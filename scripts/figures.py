@@ -18,6 +18,7 @@ MODELS = {
     "embedded": "the embedded model",
     "smollm2": "SmolLM2",
     "random:gpt2": "random weights of GPT-2's shape",
+    "gpt2 (its config; no weights)": "GPT-2's published shape",
     "the configurations kept in configs.json": "published configurations",
 }
 

@@ -15,7 +15,7 @@ from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.cost_model import flops_per_pass, flops_per_token, main, measure_counts, measure_flops, parameter_count
 from examples.lab.script import BadInput, read_json
 from tests.rooms import RoomCase
-from tests.support import IDS, LLAMA, ROOT, config, slow, weights, write_folder
+from tests.support import IDS, LLAMA, ROOT, call, config, slow, weights, write_folder
 
 GPT2 = load_config("gpt2")
 
@@ -183,6 +183,21 @@ class Script(RoomCase):
         self.assertEqual(self.values(main, "--config", folder)["flops"]["contexts"][-1]["context"], 16)
         self.page(main, "--config", "embedded", "--context", "1")
 
+    def test_figure(self):
+        """At every depth it shows what the formula counts there, whichever of the two depths is the larger."""
+        for argv in ([], ["--config", self.tiny(), "--other-depth", 1], ["--other-depth", 1000]):
+            path = self.folder / "depth.svg"
+            self.assertIn(f"plot: {path}", call(main, *argv, "--plot", path)[1])
+            self.assertTrue(path.read_bytes().startswith(b"<?xml"))
+        with mock.patch.object(room, "write_figure") as write:
+            room.draw(measure_counts(), None)
+        _, line, outside = write.call_args.args[0].axes[0].lines
+        self.assertEqual(list(line.get_xdata()), list(range(0, 49, 6)))
+        for layers, millions, tables in zip(line.get_xdata()[1:], line.get_ydata()[1:], outside.get_ydata()[1:], strict=True):
+            parts = parameter_count(replace(GPT2, n_layer=layers))
+            self.assertAlmostEqual(1e6 * millions, parts["total"], places=3)
+            self.assertAlmostEqual(1e6 * tables, parts["token_embedding"] + parts["position_embedding"] + 2 * 768, places=3)
+
     def test_a_formula_that_is_wrong_is_not_printed(self):
         def short(of):
             return parameter_count(of) | {"total": 1}
@@ -199,6 +214,7 @@ class Script(RoomCase):
             (["--context", "0"], ["0 is not 1"]),
             (["--other-depth", "0"], ["0 is not 1 to 1000"]),
             (["--model", "embedded"], ["--model"]),
+            (["--config", "gpt5", "--plot", "x.gif"], ["x.gif", ".svg"]),
             (["--prompt", "x"], ["unknown: --prompt x", "--help"]),
         ):
             with self.subTest(str(argv)):

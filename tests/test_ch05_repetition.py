@@ -2,6 +2,7 @@
 
 import json
 import unittest
+from unittest import mock
 
 from examples.ch02.model import Model
 from examples.ch05 import repetition as room
@@ -72,6 +73,17 @@ class Policies(unittest.TestCase):
         for tokens in (0, 7, 4):
             with self.assertRaisesRegex(BadInput, "multiple of 5"):
                 room.measure_policies(MODEL, texts=TEXTS, tokens=tokens, width=5)
+
+
+class Figure(unittest.TestCase):
+    def test_a_policy_looks_the_same_in_both_panels(self):
+        with mock.patch.object(room, "write_figure") as write:
+            room.draw_repetition(room.measure_policies(MODEL, texts=TEXTS, width=5, seeds=(0,)), None)
+        above, below = ({line.get_label(): line for line in axes.lines} for axes in write.call_args.args[0].axes)
+        self.assertEqual(list(above), ["greedy", "τ = 0.3", "τ = 0.7", "τ = 1"])
+        self.assertEqual(list(below), ["τ = 1,\ntop-p 0.9", "τ = 1,\ntop-k 40", "τ = 1"])
+        looks = {(line.get_color(), line.get_marker()) for line in [*above.values(), *below.values()]}
+        self.assertEqual(len(looks), 6)
 
 
 class Script(FolderCase):

@@ -203,14 +203,17 @@ def draw(values, path):
     figure, axes = new_figure()
     results = [(r["tokens"], [c for c in values["components"] if c["tokens"] == r["tokens"]]) for r in values["lengths"]]
     names = [c["component"] for c in results[0][1]]
-    labels = [f"{what}\n{tokens:,}" if what == "time" else what for tokens, _ in results for what in ("time", "FLOPs")]
-    places = [i + 0.9 * j for i in range(0, 3 * len(results), 3) for j in (0, 1)]
+    middles = range(0, 3 * len(results), 3)
+    places = [middle + side for middle in middles for side in (-0.6, 0.6)]
     bottom = [0.0] * len(places)
     for i, name in enumerate(names):
         heights = [rows[i][key] for _, rows in results for key in ("time_percent", "flop_percent")]
-        axes.bar(places, heights, 0.8, bottom, label=name, **bar_style(i))
+        axes.bar(places, heights, 1, bottom, label=name, **bar_style(i))
         bottom = [b + h for b, h in zip(bottom, heights, strict=True)]
-    axes.set_xticks(places, labels)
+    axes.set_xticks(places, ["time", "FLOPs"] * len(results))
+    axes.set_xticks(middles, [f"\n{tokens:,}" for tokens, _ in results], minor=True)  # below, under the two of a length
+    axes.tick_params(axis="x", which="minor", length=0, pad=7)
+    axes.grid(visible=False, axis="x")
     axes.set(xlabel="tokens in the pass", ylabel="share of one pass, per cent", title="Where the time goes, beside the FLOPs")
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), reverse=True, frameon=False)  # as the bars are stacked
     write_figure(figure, path)

@@ -2,7 +2,7 @@
 
     python examples/ch04/cost_model.py
     python examples/ch04/cost_model.py --config gpt2-xl --context 16,1024
-    python examples/ch04/cost_model.py --other-depth 96
+    python examples/ch04/cost_model.py --other-depth 96 --plot depth.svg
 
 Letters: d model width, f feed-forward width, V vocabulary, L layers, h heads of width dh, T positions.
 """
@@ -23,6 +23,7 @@ from examples.ch02.layout import tensor_shapes
 from examples.ch02.model import PUBLISHED, load_config, require
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.lab.experiment import Experiment
+from examples.lab.figure import check_target, label_ends, new_figure, style, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, number_list, table, whole_number
 
 CONTEXTS = (1, 16, 128, 512, 1024)
@@ -162,7 +163,7 @@ def _attention(parts):
     return parts["attention_projections"] + parts["attention_scores_and_values"]
 
 
-# --------------------------------------------------------------------------------------------------------------- the tables
+# --------------------------------------------------------------------------------------------------- the tables, the figure
 
 
 def report(values):
@@ -205,6 +206,29 @@ def report(values):
     )
 
 
+def draw(values, path):
+    """Parameters against depth at one width, from what `measure_counts` returns: every layer adds as many, the tables stay."""
+    figure, axes = new_figure()
+    outside = values["total"] - values["layers"] * values["one_layer"]  # the tables and the final norm
+    depths = sorted({round(max(values["layers"], values["other_depth"]) * i / 8) for i in range(9)})
+    for i, (label, count) in enumerate(
+        (
+            ("in proportion\nto the depth", [values["total"] * n / values["layers"] for n in depths]),
+            ("all parameters", [outside + n * values["one_layer"] for n in depths]),
+            ("outside the\nlayers", [outside] * len(depths)),
+        )
+    ):
+        axes.plot(depths, [n / 1e6 for n in count], label=label, **style(i))
+    said = f"{values['layers']} layers: {values['total'] / 1e6:,.1f} million"
+    leader = {"arrowstyle": "-", "linewidth": 0.7}
+    axes.annotate(said, (values["layers"], values["total"] / 1e6), (0.06, 0.55), textcoords="axes fraction", arrowprops=leader)
+    axes.set_ylim(bottom=0)
+    axes.set_xticks(depths)
+    axes.set(xlabel="layers, at the same width", ylabel="parameters, millions", title="Parameters against depth")
+    label_ends(axes)
+    write_figure(figure, path)
+
+
 CONFIG_ONLY = dict(model="gpt2 (its config; no weights)", loads=False, movable=False)
 EXPERIMENTS = (
     Experiment(
@@ -214,6 +238,7 @@ EXPERIMENTS = (
         "Counts what is stored, not what is useful; says nothing of memory beyond the weights.",
         measure_counts,
         headline=("total", "int"),
+        figures={"depth.svg": draw},
         **CONFIG_ONLY,
     ),
     Experiment(
@@ -230,7 +255,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="cost_model.py", description=__doc__).add("json")
+    parser = Parser(prog="cost_model.py", description=__doc__).add("plot", "json")
     about = "a published shape, embedded, a folder, or a config.json"
     parser.add_argument("--config", default="gpt2", metavar="NAME or FILE", help=about)
     parser.add_argument("--other-depth", type=whole_number(1, 1000), default=48, metavar="L", help="layers to compare with")
@@ -243,11 +268,12 @@ def options():
 def main(argv=None):
     """Print what a config stores and what it multiplies."""
     args = options().parse_args(argv)
+    check_target(args.plot)
     config = load_config(args.config)
     require(config, "gpt2", "chapter 4's cost model")
     contexts = sorted(set(args.context or (min(c, config.n_positions) for c in CONTEXTS)))
     values = {"counts": measure_counts(config, args.other_depth), "flops": measure_flops(config, contexts)}
-    answer(args, values, report)
+    answer(args, values, report, lambda values, path: draw(values["counts"], path))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ WORDS = ("the", "cat", "sat", "on", "the", "mat")
 
 def draw_mask(path):
     """The mask is a triangle: scores before it, weights after it; each position sees itself and those before it."""
-    figure, panels = new_picture((PAGE, 4.2), 2)
+    figure, panels = new_picture((PAGE, 3.8), 2)
     n = len(WORDS)
     for axes, title in zip(panels, ("scores, with the mask added", "weights, after the softmax"), strict=True):
         for i in range(n):
@@ -55,7 +55,7 @@ def draw_stream(path):
     """The residual stream goes straight through; attention and feed-forward each read it through a norm, and add to it."""
     figure, (axes,) = new_picture((PAGE, 2.4))
     arrow(axes, (0, 0), (14.6, 0), colour=BLUE, width=4)
-    axes.text(0, -0.3, "stream\n[T, d]", ha="left", va="top")
+    axes.text(0, -0.3, "stream\n[B, T, d]", ha="left", va="top")
     axes.text(14.6, -0.3, "to the\nnext layer", ha="right", va="top")
     for x, name, colour in ((1.6, "attention", VERMILION), (7.4, "feed-forward", GREEN)):
         arrow(axes, (x, 0), (x, 2), (x + 0.5, 2))
@@ -66,7 +66,7 @@ def draw_stream(path):
         axes.text(x + 4.6, 0, "+", ha="center", va="center", fontsize=13, zorder=5, bbox={"boxstyle": "circle", "fc": "white"})
         axes.text(x, -0.3, "read", ha="center", va="top")
         axes.text(x + 4.6, -0.4, "add", ha="center", va="top")
-    axes.text(3.9, 2.6, "moves between positions", ha="center", va="bottom")
+    axes.text(3.9, 2.6, "moves information between positions", ha="center", va="bottom")
     axes.text(9.7, 2.6, "works on each position alone", ha="center", va="bottom")
     axes.set_xlim(-0.2, 14.8)
     axes.set_ylim(-1.3, 3.2)

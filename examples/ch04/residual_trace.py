@@ -183,8 +183,9 @@ def draw(values, path):
     layers = [r["layer"] for r in rows]
     lines = [("largest", "largest absolute value"), ("rms", "RMS, all positions"), ("rms_without_first", "RMS without position 0")]
     for i, (key, label) in enumerate(lines):
+        look = style(i) | ({"markersize": 7.5, "markerfacecolor": "none"} if key == "rms" else {})  # seen where the next lies on it
         if rows[0][key] is not None:
-            axes.semilogy(layers, [r[key] for r in rows], label=label, **style(i))
+            axes.semilogy(layers, [r[key] for r in rows], label=label, **look)
     axes.set(xlabel="after layer (0: the embedding)", ylabel="value in the residual stream", title="Growth of the residual stream")
     axes.set_xticks(layers if len(layers) <= 16 else layers[:: max(1, len(layers) // 10)])
     plain_ticks(axes.yaxis)

@@ -105,7 +105,11 @@ def draw(values, path):
         places = [j + i * width for j in range(len(names))]
         axes.bar(places, row["probabilities"], width, label=f"τ = {row['temperature']:g}", **bar_style(i))
     axes.set_xticks([j + 0.4 - width / 2 for j in range(len(names))], names)
-    axes.set(ylabel="probability", title="A temperature τ flattens or sharpens, and never reorders")
+    axes.set(
+        xlabel="candidate, the highest score first",
+        ylabel="probability",
+        title="A temperature τ flattens or sharpens, and never reorders",
+    )
     axes.legend()
     write_figure(figure, path)
 

@@ -134,14 +134,16 @@ def draw_repetition(values, path):
     plain = [r for r in rows if "top" not in r["policy"]]
     filtered = [r for r in rows if "top" in r["policy"]]
     filtered += [r for r in plain if any(f["policy"].startswith(r["policy"] + ",") for f in filtered)]
+    looks = {row["policy"]: style(i) for i, row in enumerate([*plain, *(r for r in filtered if r not in plain)])}
     figure, panels = new_panels(2, 1, (PAGE, 5.4), sharex=True, sharey=True)
-    for axes, some, title in zip(panels, (plain, filtered), ("a temperature alone", "a filter as well"), strict=True):
-        for i, row in enumerate(some):
+    for axes, some, title in zip(panels, (plain, filtered), ("a temperature τ alone", "a filter as well"), strict=True):
+        for row in some:
             places = [values["width"] * (j + 1) for j in range(len(row["shares"]))]
-            axes.plot(places, [100 * x for x in row["shares"]], label=row["policy"].replace(", ", ",\n"), **style(i))
+            label = row["policy"].replace("temperature", "τ =").replace(", ", ",\n")
+            axes.plot(places, [100 * x for x in row["shares"]], label=label, **looks[row["policy"]], clip_on=False)
         axes.set_title(title, fontsize=10)
-        axes.set_ylabel("repeated, per cent")
-    panels[0].set_ylim(bottom=0)
+        axes.set_ylabel("tokens repeated, per cent")
+    panels[0].set_ylim(0, 100)
     panels[-1].set_xlabel("new tokens")
     figure.suptitle("How much of the text has been there before", x=0.01, ha="left")
     for axes in panels:

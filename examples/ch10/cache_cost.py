@@ -211,9 +211,8 @@ def draw(values, path):
         )
     ):
         axes.plot([r["new"] for r in rows], [r[key] for r in rows], label=label, **style(i))
-    axes.set(
-        xlabel="new tokens", ylabel="naive / cached", title="What the cache saves: the naive loop's work over the cached one's"
-    )
+    title = "What the cache saves: the naive loop's work over the cached one's"
+    axes.set(xlabel="new tokens", ylabel="naive over cached, times", title=title)
     axes.set_ylim(bottom=0)
     label_ends(axes)
     write_figure(figure, path)

@@ -114,7 +114,7 @@ def draw(values, path):
     axes.plot(sequences, [r["cache_gib"] for r in rows], label="the sequences'\ncaches", **style(0))
     axes.plot(sequences, [r["weight_gib"] for r in rows], label="the weights,\nonce", **style(1))
     title = f"Memory of {values['name']}'s shape at {number} a number"
-    axes.set(xlabel="sequences held at once, at the full context", ylabel="GiB", title=title)
+    axes.set(xlabel="sequences held at once, at the full context", ylabel="memory, GiB", title=title)
     axes.set_ylim(bottom=0)
     label_ends(axes)
     write_figure(figure, path)

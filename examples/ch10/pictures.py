@@ -59,7 +59,7 @@ def draw_growth(path):
 
 def draw_ring(path):
     """A ring buffer at its wrap: the next position takes the oldest one's slot, so slots no longer stand in the text's order."""
-    figure, (axes,) = new_picture((PAGE, 3.2))
+    figure, (axes,) = new_picture((PAGE, 3.5))
     for row, fed in enumerate((CAPACITY, CAPACITY + 1, CAPACITY + 2)):
         y = -1.7 * row
         axes.text(-0.4, y + 0.5, f"{fed} positions fed", ha="right", va="center")
@@ -69,15 +69,19 @@ def draw_ring(path):
             look = (VERMILION, 0.45) if new else (ORANGE, 0.6) if position >= CAPACITY else (BLUE, 0.75)
             box(axes, 1.6 * slot, y, 1.6, 1, str(position), *look)
         held = [max(p for p in range(fed) if p % CAPACITY == slot) for slot in range(CAPACITY)]
-        lost = min(held)
-        said = "none is lost" if lost == 0 else f"position {lost - 1} is lost"
+        lost = range(min(held))
+        said = ("none is lost", "position {} is lost", "positions {} and {} are lost")[len(lost)].format(*lost)
         axes.text(1.6 * CAPACITY + 0.4, y + 0.5, said, ha="left", va="center")
     for slot in range(CAPACITY):
         axes.text(1.6 * slot + 0.8, 1.2, f"slot {slot}", ha="center", va="bottom")
-    axes.text(0, -4.0, "A mask has to ask which position a slot holds, not which slot it is:", va="top")
-    axes.text(0, -4.7, "after the wrap slot 0 holds a newer position than slot 5.", va="top")
-    axes.set_xlim(-3.8, 13.8)
-    axes.set_ylim(-5.4, 1.9)
+    keys = ((0, "before the wrap", (BLUE, 0.75)), (4.1, "after the wrap", (ORANGE, 0.6)), (7.8, "just written", (VERMILION, 0.45)))
+    for x, name, look in keys:
+        box(axes, x, -4.9, 0.6, 0.6, "", *look)
+        axes.text(x + 0.8, -4.6, name, va="center")
+    said = "The number in a slot is the position whose key and value it holds.\nA mask has to ask for that, not for the slot."
+    axes.text(0, -5.4, said, va="top")
+    axes.set_xlim(-3.0, 14.4)
+    axes.set_ylim(-6.7, 1.9)
     write_figure(figure, path)
 
 

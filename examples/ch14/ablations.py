@@ -237,6 +237,7 @@ def draw(values, path):
         axes.set_title(textwrap.fill(row["name"], 24), fontsize=10)
     panels[1].set_yscale("symlog", linthresh=0.1)
     panels[1].margins(y=0.1)
+    plain_ticks(panels[0].xaxis)
     plain_ticks(panels[1].yaxis)
     for axes in panels[len(rows) + 1 :]:
         axes.set_axis_off()
@@ -245,7 +246,7 @@ def draw(values, path):
     for axes in panels[max(0, len(rows) - 2) : len(rows) + 1]:
         axes.set_xlabel("position")
     figure.suptitle("One thing changed: what it adds to the loss, by position", x=0.01, ha="left")
-    figure.supylabel("loss, nats a token", fontsize=SMALL)
+    figure.supylabel("loss, nats per token", fontsize=SMALL)
     write_figure(figure, path)
 
 

@@ -36,7 +36,7 @@ HEADS, POSITIONS, WINDOW = 8, 8, 3
 
 def draw_heads(path):
     """Query heads that share keys and values: each its own (MHA), groups of them (GQA), or all of them the same (MQA)."""
-    figure, panels = new_picture((PAGE, 2.2), 3)
+    figure, panels = new_picture((PAGE, 2.0), 3)
     for axes, groups, title in zip(panels, (HEADS, 2, 1), ("MHA", "GQA", "MQA"), strict=True):
         size = HEADS / groups
         for h in range(HEADS):
@@ -58,14 +58,16 @@ def draw_heads(path):
 def draw_rotation(path):
     """A pair of a query's numbers, turned by its position: by a large angle in an early pair, by a small one in a later pair."""
     figure, panels = new_picture((PAGE, 3.7), 2)
-    for axes, degrees, title in zip(panels, (40, 8), ("an early pair: 40° a position", "a later pair: 8° a position"), strict=True):
+    titles = ("an early pair: 40° per position", "a later pair: 8° per position")
+    for axes, degrees, title in zip(panels, (40, 8), titles, strict=True):
         circle(axes, 0, 0, 1)
         arrow(axes, (-1.15, 0), (1.15, 0), colour="#888888", width=0.6, head=False)
         arrow(axes, (0, -1.15), (0, 1.15), colour="#888888", width=0.6, head=False)
         for m in range(6):
             x, y = math.cos(math.radians(degrees * m)), math.sin(math.radians(degrees * m))
             arrow(axes, (0, 0), (x, y), colour=tint(BLUE, 0.6 - 0.12 * m), width=1.8)
-            axes.text(1.13 * x, 1.13 * y, str(m), ha="center", va="center")
+            white = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # or the axis would strike the 0 through
+            axes.text(1.13 * x, 1.13 * y, str(m), ha="center", va="center", bbox=white)
         axes.set_title(title, loc="center", fontsize=10)
         axes.set_xlim(-1.3, 1.3)
         axes.set_ylim(-1.3, 1.3)
@@ -77,7 +79,7 @@ def draw_rotation(path):
 
 def draw_window(path):
     """Which positions each one reads: all before it, the last three only, and what two layers of such a window reach."""
-    figure, panels = new_picture((PAGE, 3.15), 3)
+    figure, panels = new_picture((PAGE, 3.0), 3)
     n = POSITIONS
     titles = ("causal: all before", f"a window of {WINDOW}", f"window of {WINDOW}, two layers")
     for k, (axes, title) in enumerate(zip(panels, titles, strict=True)):
