@@ -27,6 +27,13 @@ from examples.lab.script import BadInput, Parser, answer, command, number_list, 
 CONTEXTS, RUNS = (16, 512, 2000), 9
 
 
+def check_contexts(config, contexts):
+    """Raise BadInput for one of `contexts`, numbers of cached positions, that leaves no position for a new token."""
+    over = [n for n in contexts if n + 1 > config.n_positions]
+    if over:
+        raise BadInput(f"{over[0]} cached positions and a new one are more than n_positions {config.n_positions}; give fewer")
+
+
 def filled(model, batch, tokens):
     """A cache of `tokens` positions for `batch` sequences, full of noise: what a decode step costs does not depend on values."""
     cache, generator = KVCache(model, batch, tokens + 1), torch.Generator().manual_seed(0)
@@ -77,9 +84,7 @@ def measure(model, contexts=CONTEXTS, batch=1, runs=RUNS, timer=time.perf_counte
     for a context that leaves no position for the new token.
     """
     require(model.config, "llama", "a measured decode step here")
-    over = [n for n in contexts if n + 1 > model.config.n_positions]
-    if over:
-        raise BadInput(f"{over[0]} cached positions and a new one are more than n_positions {model.config.n_positions}; give fewer")
+    check_contexts(model.config, contexts)
     rates, rows = machine_rates(timer=timer), []
     for context in contexts:
         ids = random_ids(model, 1, batch)

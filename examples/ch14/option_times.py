@@ -21,10 +21,10 @@ from examples.ch02.config import Config
 from examples.ch02.layout import tensor_shapes
 from examples.ch02.model import Model, load_for, random_tensor, require
 from examples.ch03.tokens import random_ids
-from examples.ch14.decode_times import filled, in_turns, one_step
+from examples.ch14.decode_times import check_contexts, filled, in_turns, one_step
 from examples.ch14.decode_trace import decode_step
 from examples.lab.experiment import Experiment
-from examples.lab.script import BadInput, Parser, answer, command, progress_bar, table, whole_number
+from examples.lab.script import Parser, answer, command, progress_bar, table, whole_number
 
 RUNS = 7
 ZERO = "as it is"
@@ -58,8 +58,7 @@ def measure(model, context=1000, batch=8, runs=RUNS, timer=time.perf_counter, pr
     for the new token.
     """
     require(model.config, "llama", "a decode step with one option changed")
-    if context + 1 > model.config.n_positions:
-        raise BadInput(f"{context} cached positions and a new one are more than n_positions {model.config.n_positions}; give fewer")
+    check_contexts(model.config, [context])
     steps, said = {}, {}
     for name, (config, held) in kinds(model.config, context).items():
         other = random_llama(config)
