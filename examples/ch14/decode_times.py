@@ -7,6 +7,7 @@ The machine's two rates are measured first: the FLOP/s of a large square product
 vector reads. The step is one new token in float32, whose cache is full of noise, since its time does not depend on values.
 """
 
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -21,7 +22,7 @@ from examples.ch03.tokens import random_ids
 from examples.ch10.kv_cache import KVCache, stream_cached
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14.decode_trace import decode_step, step_times
-from examples.lab.experiment import Experiment, median_after
+from examples.lab.experiment import Experiment
 from examples.lab.script import BadInput, Parser, answer, command, number_list, progress_bar, table, whole_number
 
 CONTEXTS, RUNS = (16, 512, 2000), 9
@@ -53,8 +54,8 @@ def one_step(model, cache, ids, tokens):
     return step
 
 
-def in_turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
-    """{name: median seconds} of functions {name: function}, called in turn; the first call of each is discarded."""
+def turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
+    """{name: seconds of each of `runs` calls} of functions {name: function}, called in turn after a discarded call of each."""
     times = {name: [] for name in steps}
     for _ in range(runs + 1):
         for name, step in steps.items():
@@ -62,7 +63,12 @@ def in_turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
             step()
             times[name].append(timer() - start)
             progress()
-    return {name: median_after(t) for name, t in times.items()}
+    return {name: t[1:] for name, t in times.items()}
+
+
+def in_turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
+    """{name: median seconds} of `turns`."""
+    return {name: statistics.median(t) for name, t in turns(steps, runs, timer, progress).items()}
 
 
 def machine_rates(runs=5, timer=time.perf_counter):
