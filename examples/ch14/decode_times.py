@@ -121,7 +121,8 @@ def report(values):
     return "\n".join(
         [
             f"This machine: {v['gflop_per_s']:.0f} GFLOP/s in a square product, {v['gb_per_s']:.1f} GB/s in a matrix times a "
-            f"vector.\n{v['steps'][0]['batch']:,} at once; medians of {v['runs']} steps after a discarded one. MB are 10^6 bytes, GB 10^9.",
+            f"vector.\n{v['steps'][0]['batch']:,} at once; medians of {v['runs']} steps after a discarded one. MB are 10^6 bytes, "
+            "GB 10^9.",
             "",
             table(heads, rows),
             "",
