@@ -30,9 +30,9 @@ def measure(names=NAMES, prompt=PROMPT, bytes_per_number=2):
     """What a token costs in each of `names`, a row each, after a prompt of `prompt` tokens.
 
     prefill_gflop: of a token of the prompt, the mean over the pass, logits at its last position only. decode_gflop: of the new
-    token behind the cache; naive_gflop: of the pass over the whole text in its place. flop_per_weight_byte: of the prefill and of a
-    decode step, over the bytes of all parameters. cache_kib_per_token: what the second position adds. cache_gib: with the new token.
-    Raises BadInput for a config with no position for the new token.
+    token behind the cache; naive_gflop: of the pass over the whole text in its place. flop_per_weight_byte: of the prefill and of
+    a decode step, over the bytes of all parameters. cache_kib_per_token: what the second position adds. cache_gib: with the new
+    token. Raises BadInput for a config with no position for the new token.
     """
     rows = []
     for name in names:
@@ -74,8 +74,8 @@ def report(values):
     last = v["models"][-1]
     return "\n".join(
         [
-            f"A prompt of {v['prompt']:,} tokens, and then a new one; {v['bytes_per_number']} bytes a number. GFLOP of each token of the "
-            "prompt,",
+            f"A prompt of {v['prompt']:,} tokens, and then a new one; {v['bytes_per_number']} bytes a number. GFLOP of each token of "
+            "the prompt,",
             "of the new one behind the cache, and of it without a cache; KiB that a token adds to the cache.",
             "",
             table(heads, rows),
