@@ -60,7 +60,7 @@ class Script(RoomCase):
         folder = write_folder(self.folder / "m", llama_model().weights, LLAMA)
         value = self.values(main, "--config", folder, "embedded", "llama-3-8b", "--prompt-tokens", 40, "--bytes", 4)
         self.assertMeasured(value, **{"token-costs": measure([str(folder), "embedded", "llama-3-8b"], 40, 4)})
-        self.page(main, "--config", folder, "gpt2", "--prompt-tokens", 1)
+        self.page(main, "--config", "embedded", "llama-3-8b", "--prompt-tokens", 1, "--bytes", 8)
 
     def test_bad_input(self):
         self.assertBad(main, ["--prompt-tokens", "1024"], "1024 tokens and a new one", "1024 positions of gpt2")
