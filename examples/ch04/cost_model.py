@@ -27,6 +27,7 @@ from examples.lab.figure import check_target, label_ends, new_figure, style, wri
 from examples.lab.script import BadInput, Parser, answer, command, number_list, table, whole_number
 
 CONTEXTS = (1, 16, 128, 512, 1024)
+
 # ---------------------------------------------------------------------------------------------------------- the formulas
 
 
@@ -118,6 +119,22 @@ def measure_counts(config=None, other_depth=48):
     }
 
 
+def measure_depth(config=None, other_depth=48):
+    """The parameters of a config, GPT-2's by default, at its own width and depths up to `other_depth`: in all, in the layers, and
+    in the embedding tables and the last norm, which no layer adds to."""
+    config = load_config("gpt2") if config is None else config
+    depths = sorted({1, config.n_layer, other_depth, *range(6, other_depth + 1, max(6, other_depth // 8))})
+    totals = {n: parameter_count(replace(config, n_layer=n))["total"] for n in depths}
+    outside = parameter_count(replace(config, n_layer=0))["total"]
+    return {
+        "width": config.n_embd,
+        "layers": config.n_layer,
+        "other_depth": other_depth,
+        "outside_layers": outside,
+        "depths": [{"layers": n, "parameters": total, "in_layers": total - outside} for n, total in totals.items()],
+    }
+
+
 def measure_flops(config=None, contexts=CONTEXTS):
     """The matmul FLOPs of a config, GPT-2's by default: of one token at each of `contexts`, and of a pass over as many tokens.
 
@@ -163,11 +180,11 @@ def _attention(parts):
     return parts["attention_projections"] + parts["attention_scores_and_values"]
 
 
-# --------------------------------------------------------------------------------------------------- the tables, the figure
+# ---------------------------------------------------------------------------------------------------- the tables, the figure
 
 
 def report(values):
-    """Text of {"counts": ..., "flops": ...}."""
+    """Text of {"counts": ..., "depth": ..., "flops": ...}, of which the second is drawn and not printed."""
     c, f = values["counts"], values["flops"]
     if c["tensor_table_total"] != c["total"]:
         raise AssertionError(f"the formula counts {c['total']:,} and the tensor table {c['tensor_table_total']:,}")
@@ -206,25 +223,20 @@ def report(values):
     )
 
 
-def draw(values, path):
-    """Parameters against depth at one width, from what `measure_counts` returns: every layer adds as many, the tables stay."""
+def draw_depth(values, path):
+    """Parameters against depth at one width, from what `measure_depth` returns."""
     figure, axes = new_figure()
-    outside = values["total"] - values["layers"] * values["one_layer"]  # the tables and the final norm
-    depths = sorted({round(max(values["layers"], values["other_depth"]) * i / 8) for i in range(9)})
-    for i, (label, count) in enumerate(
-        (
-            ("in proportion\nto the depth", [values["total"] * n / values["layers"] for n in depths]),
-            ("all parameters", [outside + n * values["one_layer"] for n in depths]),
-            ("outside the\nlayers", [outside] * len(depths)),
-        )
-    ):
-        axes.plot(depths, [n / 1e6 for n in count], label=label, **style(i))
-    said = f"{values['layers']} layers: {values['total'] / 1e6:,.1f} million"
-    leader = {"arrowstyle": "-", "linewidth": 0.7}
-    axes.annotate(said, (values["layers"], values["total"] / 1e6), (0.06, 0.55), textcoords="axes fraction", arrowprops=leader)
-    axes.set_ylim(bottom=0)
-    axes.set_xticks(depths)
-    axes.set(xlabel="layers, at the same width", ylabel="parameters, millions", title="Parameters against depth")
+    rows, outside = values["depths"], values["outside_layers"] / 1e6
+    layers = [r["layers"] for r in rows]
+    axes.plot(layers, [r["parameters"] / 1e6 for r in rows], label="all parameters", **style(0))
+    axes.plot(layers, [r["in_layers"] / 1e6 for r in rows], label="in the layers", **style(1))
+    axes.plot(layers, [outside] * len(rows), label="in the tables and\nthe last norm", **style(2))
+    for r in rows:
+        if r["layers"] in (values["layers"], values["other_depth"]):
+            text, at = f"{r['layers']} layers:\n{r['parameters']:,}", (r["layers"], r["parameters"] / 1e6)
+            axes.annotate(text, at, xytext=(-8, 14), textcoords="offset points", ha="right", arrowprops={"arrowstyle": "-"})
+    axes.set(xlabel=f"layers, all of width {values['width']}", ylabel="parameters, 10^6", title="Parameters against depth")
+    axes.set_ylim(0, 1.15 * max(r["parameters"] for r in rows) / 1e6)
     label_ends(axes)
     write_figure(figure, path)
 
@@ -238,7 +250,16 @@ EXPERIMENTS = (
         "Counts what is stored, not what is useful; says nothing of memory beyond the weights.",
         measure_counts,
         headline=("total", "int"),
-        figures={"depth.svg": draw},
+        **CONFIG_ONLY,
+    ),
+    Experiment(
+        "ch04.depth",
+        "exact",
+        "At one width parameters grow by the same number with every layer, from what the embedding tables and the last norm hold.",
+        "GPT-2's width, and depths that nobody has trained there; says nothing of what depth is good for.",
+        measure_depth,
+        headline=("depths[layers=48].parameters", "int"),
+        figures={"depth.svg": draw_depth},
         **CONFIG_ONLY,
     ),
     Experiment(
@@ -272,8 +293,9 @@ def main(argv=None):
     config = load_config(args.config)
     require(config, "gpt2", "chapter 4's cost model")
     contexts = sorted(set(args.context or (min(c, config.n_positions) for c in CONTEXTS)))
-    values = {"counts": measure_counts(config, args.other_depth), "flops": measure_flops(config, contexts)}
-    answer(args, values, report, lambda values, path: draw(values["counts"], path))
+    values = {"counts": measure_counts(config, args.other_depth), "depth": measure_depth(config, args.other_depth)}
+    values["flops"] = measure_flops(config, contexts)
+    answer(args, values, report, lambda values, path: draw_depth(values["depth"], path))
 
 
 if __name__ == "__main__":
