@@ -27,6 +27,7 @@ class Bigram(unittest.TestCase):
                 path.append(follow[path[-1]])
             first = path.index(path[-1])
             self.assertEqual((row["enters_after"], row["length"]), (first, len(path) - 1 - first))
+        self.assertEqual(found["starts"][0]["followed_by"], "cat 2, mat 2, rug 1")
         self.assertEqual(found["from_cat"], "sat on the cat sat on the cat")
 
     def test_the_second_best_breaks_it(self):

@@ -40,7 +40,7 @@ class Measured(FolderCase):
         plot = self.folder / "temperature.svg"
         status, out, err = call(room.main, "--plot", plot)
         self.assertEqual((status, err), (0, ""))
-        for text in ("68.7%", "31.3%", "91.6%", "mat", "roof", "keeps 2 of 5", "keeps 4", str(plot)):
+        for text in ("68.7%", "31.3%", "91.6%", "mat", "roof", "keeps 4 of 5", "before it 2.", str(plot)):
             self.assertIn(text, out)
         self.assertIn("<svg", plot.read_text())
 

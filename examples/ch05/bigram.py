@@ -35,6 +35,7 @@ def bigram():
     counts = torch.zeros(len(words), len(words))
     for a, b in itertools.pairwise(SENTENCE):
         counts[words.index(a), words.index(b)] += 1
+    # only the vocabulary and the number of positions matter; the other sizes are not used, and there are no weights
     config = GPT2Config(vocab_size=len(words), n_positions=1000, n_embd=1, n_layer=1, n_head=1)
     return Model(config, {}), lambda ids: counts.log()[ids], words
 
@@ -46,7 +47,9 @@ def measure():
     for i, word in enumerate(words):
         whole = [i, *generate([[i]], model, 3 * len(words), forward=forward).sequence()]
         start, length = cycle(whole, 1)
-        rows.append({"starts_with": word, "enters_after": start, "length": length})
+        counts = forward([i])[0].exp().tolist()  # [V]
+        follow = ", ".join(f"{w} {round(n)}" for w, n in zip(words, counts, strict=True) if n)
+        rows.append({"starts_with": word, "followed_by": follow, "enters_after": start, "length": length})
 
     def goes_on(word):
         return " ".join(words[i] for i in generate([[words.index(word)]], model, 8, forward=forward).sequence())
@@ -66,13 +69,13 @@ def measure():
 def report(values):
     """Text of {"bigram": ...}."""
     found = values["bigram"]
-    rows = [[r["starts_with"], r["enters_after"], r["length"]] for r in found["starts"]]
+    rows = [[r["starts_with"], r["followed_by"], r["enters_after"], r["length"]] for r in found["starts"]]
     return "\n".join(
         [
             "A model that knows which word followed which in",
             f'"{found["sentence"]}":',
             "",
-            table(["starting with", "words before the cycle", "its length"], rows),
+            table(["word", "followed by", "words before the cycle", "its length"], rows),
             "",
             f'From "cat" the best guesses run "{found["from_cat"]}".',
             f"{found['starts_that_cycle']} of {found['words']} starts enter a cycle of {found['cycle_length']} words, "

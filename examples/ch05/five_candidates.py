@@ -71,7 +71,8 @@ def report(values):
     by_temperature = [[r["temperature"], *(f"{r[name]:.1f}%" for name in names)] for r in found["temperatures"]]
     by_k = [[r["k"], f"{r['cut_percent']:.1f}%"] for r in found["top_k"]]
     by_p = [[r["p"], r["kept"], f"{r['mass_percent']:.1f}%"] for r in found["top_p"]]
-    cold, hot = (found[f"after_temperature_{t}_kept_at_p_0_9"] for t in ("half", "2"))
+    hot = found["after_temperature_2_kept_at_p_0_9"]
+    first = next(r["kept"] for r in found["top_p"] if r["p"] == 0.9)  # a temperature that follows moves no candidate in or out
     return "\n".join(
         [
             table(
@@ -91,7 +92,7 @@ def report(values):
             "",
             table(["p", "kept", "their mass"], by_p),
             "",
-            f"The order matters: at a temperature of 0.5 top-p 0.9 keeps {cold} of {len(names)}, at one of 2 it keeps {hot}.",
+            f"The order matters: top-p 0.9 after a temperature of 2 keeps {hot} of {len(names)} candidates, before it {first}.",
         ]
     )
 
