@@ -69,7 +69,7 @@ class Parameters(unittest.TestCase):
         wide = measure_counts(config(n_inner=20))  # 2 d f of 2 d f + 4 d d
         self.assertAlmostEqual(wide["feed_forward_share_of_layer_matrices_percent"], 100 * 320 / 576)
 
-    def test_a_bias_left_out_breaks_the_record(self):
+    def test_a_bias_left_out_or_a_norm_too_many_breaks_the_record(self):
         record = next(r for r in read_json(ROOT / "research/ch04/results.json")["results"] if r["id"] == "ch04.counts")
         experiment = next(e for e in room.EXPERIMENTS if e.id == "ch04.counts")
         self.assertEqual(experiment.values(), record["values"])
@@ -79,8 +79,14 @@ class Parameters(unittest.TestCase):
             bias = of.n_layer * of.n_embd
             return parts | {"attention": parts["attention"] - bias, "total": parts["total"] - bias}
 
-        with mock.patch.object(room, "parameter_count", short):
-            self.assertNotEqual(experiment.values(), record["values"])
+        def long(of):
+            parts = parameter_count(of)
+            norm = 2 * of.n_embd
+            return parts | {"norms": parts["norms"] + norm, "total": parts["total"] + norm}
+
+        for wrong in (short, long):
+            with mock.patch.object(room, "parameter_count", wrong):
+                self.assertNotEqual(experiment.values(), record["values"])
 
 
 class Flops(unittest.TestCase):
