@@ -108,7 +108,7 @@ class Parameters(unittest.TestCase):
         texts = [text.get_text() for text in axes.texts]
         self.assertIn(f"2 layers:\n{parameter_count(config())['total']:,}", texts)
 
-    def test_a_bias_left_out_breaks_the_record(self):
+    def test_a_bias_left_out_or_a_norm_too_many_breaks_the_record(self):
         record = next(r for r in read_json(ROOT / "research/ch04/results.json")["results"] if r["id"] == "ch04.counts")
         experiment = next(e for e in room.EXPERIMENTS if e.id == "ch04.counts")
         self.assertEqual(experiment.values(), record["values"])
@@ -118,8 +118,14 @@ class Parameters(unittest.TestCase):
             bias = of.n_layer * of.n_embd
             return parts | {"attention": parts["attention"] - bias, "total": parts["total"] - bias}
 
-        with mock.patch.object(room, "parameter_count", short):
-            self.assertNotEqual(experiment.values(), record["values"])
+        def long(of):
+            parts = parameter_count(of)
+            norm = 2 * of.n_embd
+            return parts | {"norms": parts["norms"] + norm, "total": parts["total"] + norm}
+
+        for wrong in (short, long):
+            with mock.patch.object(room, "parameter_count", wrong):
+                self.assertNotEqual(experiment.values(), record["values"])
 
 
 class Flops(unittest.TestCase):

@@ -41,6 +41,13 @@ class Measure(unittest.TestCase):
         self.assertEqual({r["dtype"]: r for r in turned}, rows)
         self.assertLess(rows["float32"]["ours"], 1e-2 * rows["bfloat16"]["ours"])
 
+    def test_the_record_has_parts_of_the_largest_logit(self):
+        rows, found = distance_from_float64(MODEL, BATCHES, ("float32", "bfloat16")), measure_dtypes(MODEL, BATCHES)
+        for row, part in zip(rows, found["dtypes"], strict=False):
+            self.assertAlmostEqual(part["ours"] * row["largest_logit"], row["ours"])
+            self.assertAlmostEqual(part["transformers"] * row["largest_logit"], row["library"])
+            self.assertEqual(found["largest_logit"], row["largest_logit"])
+
     def test_half_precision_runs_only_what_it_has_time_for(self):
         size = sum(w.numel() for w in MODEL.weights.values())
         with mock.patch.object(room, "HALF_WORK", 3 * size):

@@ -66,7 +66,7 @@ def pass_over(ids: Tensor, weights: dict, config: GPT2Config, at: Tensor, mask: 
 
 
 def unembed(x: Tensor, weights: dict, config: GPT2Config, trace=None) -> Tensor:
-    """Logits [B, T, V] of the last stream x [B, T, d], or of some of its positions, x[:, -1:] say: no position needs another."""
+    """Logits [B, T, V] of the last stream x [B, T, d], or of some of its positions, x[:, -1:] say: each is computed alone."""
     trace = no_trace if trace is None else trace
     x = layer_norm(x, weights, "ln_f", config)  # [B, T, d]
     trace("final_norm", None, x)
@@ -115,7 +115,7 @@ def attention(x: Tensor, weights: dict, config: GPT2Config, layer: int, mask: Te
         q, k = _wide(q), _wide(k)
     scores = (q * attention_scale(config, layer)) @ k.transpose(-1, -2)  # [B, h, T, S], and S = T without a cache
     if mask is not None:
-        # the sum S + M of the text, in place; what is not 0 in the mask takes the score's place whatever the score was
+        # minus infinity takes the hidden score's place; to add it would give the same, and make one more tensor
         torch.where(mask == 0, scores, mask.to(scores.dtype), out=scores)  # [B, h, T, S]
     trace("scores", layer, scores)
     A = torch.softmax(scores, dim=-1).to(v.dtype)  # [B, h, T, S], each row sums to 1

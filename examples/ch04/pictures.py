@@ -5,6 +5,7 @@
 Sizes and numbers in them are made up, and small; nothing here is measured.
 """
 
+import math
 import sys
 from pathlib import Path
 
@@ -28,16 +29,25 @@ from examples.lab.figure import (
 from examples.lab.script import command
 
 WORDS = ("the", "cat", "sat", "on", "the", "mat")
+SCORES = (  # made up: the row reads, the column is read
+    (0.4, 1.1, 0.2, 0.7, 0.3, 0.9),
+    (1.2, 0.5, 0.8, 0.1, 0.6, 0.4),
+    (0.1, 2.0, 0.6, 0.9, 0.2, 1.3),
+    (0.3, 0.7, 1.6, 0.4, 0.8, 0.5),
+    (0.6, 0.2, 0.4, 1.5, 0.3, 1.0),
+    (0.2, 1.4, 0.5, 1.1, 1.9, 0.7),
+)
 
 
 def draw_mask(path):
     """The mask is a triangle: scores before it, weights after it; each position sees itself and those before it."""
     figure, panels = new_picture((PAGE, 3.8), 2)
     n = len(WORDS)
-    for axes, title in zip(panels, ("scores, with the mask added", "weights, after the softmax"), strict=True):
-        for i in range(n):
-            for j in range(n):
-                seen, hidden = ("s", "$-\\infty$") if axes is panels[0] else (f"{1 / (i + 1):.2f}", "0")
+    for axes, title in zip(panels, ("scores, with the mask", "weights, after the softmax"), strict=True):
+        for i, scores in enumerate(SCORES):
+            whole = sum(math.exp(score) for score in scores[: i + 1])
+            for j, score in enumerate(scores):
+                seen, hidden = (f"{score}", "$-\\infty$") if axes is panels[0] else (f"{math.exp(score) / whole:.2f}", "0")
                 text = seen if j <= i else hidden
                 box(axes, j, n - 1 - i, 1, 1, text, BLUE, 0.6 if j <= i else 1, color="black" if j <= i else "0.4")
             axes.text(-0.2, n - 0.5 - i, WORDS[i], ha="right", va="center")
@@ -47,7 +57,7 @@ def draw_mask(path):
         axes.text(-1.25, n / 2, "position that reads (query)", ha="center", va="center", rotation=90)
         axes.set_xlim(-1.6, n + 0.1)
         axes.set_ylim(-0.9, n + 0.7)
-    figure.supxlabel("s: a score; here all are equal, so that the positions that are seen share the weight evenly", fontsize=SMALL)
+    figure.supxlabel("scores made up; a row's weights are the softmax of the scores that it sees, and sum to 1", fontsize=SMALL)
     write_figure(figure, path)
 
 

@@ -109,16 +109,18 @@ def measure_float32(model, batches=None, progress=lambda: None):
 
 
 def measure_dtypes(model, batches=None, dtypes=("float32", "bfloat16", "float16"), progress=lambda: None):
-    """How far both programs are from float64 in each of `dtypes`, over `batches` of ids, by default the prompts and the edges."""
+    """How far both programs are from float64 in each of `dtypes`, as a part of the largest logit, over `batches` of ids, by default
+    the prompts and the edges."""
     batches = _batches(model) if batches is None else batches
     rows = distance_from_float64(model, batches, dtypes, progress)
+    top = rows[0]["largest_logit"]
     return {
-        "largest_logit": rows[0]["largest_logit"],
+        "largest_logit": top,
         "dtypes": [
             {
                 "dtype": r["dtype"],
-                "ours": r["ours"],
-                "transformers": r["library"],
+                "ours": relative(r["ours"], top),
+                "transformers": None if r["library"] is None else relative(r["library"], top),
                 "same_argmax": r["ours_same_argmax"],
                 "positions": r["positions"],
             }
@@ -152,7 +154,7 @@ def report(values, model_type="gpt2"):
         for r in half["dtypes"]
     ]
     lines = [
-        f"Largest distance from our pass in float64 (logits up to {half['largest_logit']:.1f}):",
+        f"Largest distance from our pass in float64, as a part of the largest logit, {half['largest_logit']:.1f}:",
         "",
         table(["dtype", "ours", "transformers", "our argmax as in float64"], rows),
         "",
