@@ -25,10 +25,11 @@ from tqdm import tqdm
 
 from examples.ch02.model import load, run, save
 from examples.ch03.tokens import random_ids
-from examples.ch04.component_timing import median_after, timing_lengths
+from examples.ch04.component_timing import timing_lengths
 from examples.ch04.library import import_transformers, library_model
 from examples.ch10.decode_rate import decode_rates
 from examples.lab.script import BadInput, Parser, command, dump_json, number_list, table, whole_number
+from examples.lab.timing import median_after, warn_if_busy
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -102,6 +103,7 @@ def child(argv=None):
     part, threads, settings = sys.argv[1:] if argv is None else argv
     torch.set_num_threads(int(threads))
     print(dump_json({"speed": speed_once, "loading": loading_once, "decode": decode_once}[part](**json.loads(settings))), end="")
+    warn_if_busy()
 
 
 def _in_a_process(part, threads, **settings):
@@ -112,6 +114,7 @@ def _in_a_process(part, threads, **settings):
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1].removeprefix("error: ")
         raise BadInput(f"the {part} benchmark broke off: {reason}")
+    sys.stderr.writelines(line for line in done.stderr.splitlines(keepends=True) if line.startswith("note: "))
     return json.loads(done.stdout)
 
 
@@ -160,7 +163,9 @@ def main(argv=None):
     if args.json:
         print(dump_json(value), end="")
         return
-    print(f"{args.model}, float32, {args.threads} thread(s), torch {torch.__version__}; transformers with eager attention")
+    print(
+        f"{args.model}, float32, {args.threads} thread{'s' if args.threads > 1 else ''}, torch {torch.__version__}; transformers with eager attention"
+    )
     if "speed" in value:
         rows = [
             [

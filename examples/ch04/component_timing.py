@@ -19,9 +19,10 @@ from examples.ch02.families import formulas
 from examples.ch02.model import load_for, run
 from examples.ch03.tokens import random_ids
 from examples.ch04.gpt2_from_scratch import LAYER_POINTS
-from examples.lab.experiment import Experiment, median_after
+from examples.lab.experiment import Experiment
 from examples.lab.figure import bar_style, check_target, label_ends, new_figure, style, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, number_list, progress_bar, table, whole_number
+from examples.lab.timing import median_after
 
 LENGTHS = (16, 128, 512, 1024)
 RUNS = 5  # timed passes of each kind, after a discarded one

@@ -18,8 +18,9 @@ from examples.ch02.model import load_for, run
 from examples.ch03.tokens import random_ids
 from examples.ch04.component_timing import Stopwatch, timing_lengths
 from examples.ch04.gpt2_from_scratch import causal_mask
-from examples.lab.experiment import Experiment, median_after
+from examples.lab.experiment import Experiment
 from examples.lab.script import Parser, answer, command, number_list, progress_bar, table, whole_number
+from examples.lab.timing import median_after
 
 LENGTHS = (16, 128, 512)
 RUNS = 5  # timed passes of each kind, after a discarded one

@@ -21,8 +21,9 @@ from examples.ch04.library import library_model
 from examples.ch05.generate import generate
 from examples.ch05.loop_agreement import library_greedy
 from examples.ch10.kv_cache import Cached
-from examples.lab.experiment import Experiment, median_after
+from examples.lab.experiment import Experiment, far_from_record
 from examples.lab.script import Parser, answer, command, progress_bar, table, whole_number
+from examples.lab.timing import median_after
 
 TOKENS = 64  # of each text
 RUNS = 5  # timed texts of each program, after a discarded one
@@ -137,7 +138,8 @@ def main(argv=None):
     with progress_bar("text", 3 * (args.runs + 1)) as bar:
         values = {"decode": measure(model, args.tokens, args.runs, args.seed, bar.update)}
     threads = "1 thread" if args.threads == 1 else f"{args.threads} threads"
-    answer(args, values, lambda values: f"{args.model}: {threads}, torch {torch.__version__}\n" + report(values))
+    head, far = f"{args.model}: {threads}, torch {torch.__version__}\n", far_from_record("ch10.decode", args, values["decode"])
+    answer(args, values, lambda values: head + report(values), notes=far)
 
 
 if __name__ == "__main__":

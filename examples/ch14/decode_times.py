@@ -21,8 +21,9 @@ from examples.ch03.tokens import random_ids
 from examples.ch10.kv_cache import KVCache, stream_cached
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14.decode_trace import decode_step, step_times
-from examples.lab.experiment import Experiment, median_after
+from examples.lab.experiment import Experiment, far_from_record
 from examples.lab.script import BadInput, Parser, answer, command, number_list, progress_bar, table, whole_number
+from examples.lab.timing import median_after
 
 CONTEXTS, RUNS = (16, 512, 2000), 9
 
@@ -152,7 +153,7 @@ def main(argv=None):
         values = {"decode": measure(model, args.context, args.batch, args.runs, progress=bar.update)}
     threads = "1 thread" if args.threads == 1 else f"{args.threads} threads"
     head = f"{args.model}: float32, {threads}, torch {torch.__version__}\n"
-    answer(args, values, lambda values: head + report(values))
+    answer(args, values, lambda values: head + report(values), notes=far_from_record("ch14.decode", args, values["decode"]))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ from pathlib import Path
 from tabulate import tabulate
 from tqdm import tqdm
 
+from examples.lab.timing import warn_if_busy
+
 
 class BadInput(ValueError):
     """Input that the caller can mend. Its text is one line: what is wrong, and what to do."""
@@ -187,11 +189,12 @@ def finite(value):
     return cleaned | ({"not_finite": lost} if lost else {})
 
 
-def answer(args, values, report, draw=None):
+def answer(args, values, report, draw=None, notes=()):
     """A script's answer. With --json: one strict JSON object of `values`, {measurement: what it returned}, and under `ran_with` the
     arguments that it ran with; null stands for what is no number. Else the text of `report(values)`.
 
-    draw: called as draw(values, path) where --plot names a file, before anything is printed.
+    draw: called as draw(values, path) where --plot names a file, before anything is printed. Where runs were timed, stderr says
+    so if the machine looks busy; notes: what else says that, as `far_from_record` finds it.
     """
     path = getattr(args, "plot", None)
     if path is not None:
@@ -201,6 +204,7 @@ def answer(args, values, report, draw=None):
         print(dump_json(finite({"ran_with": ran_with, **values})), end="")
     else:
         print(report(values) + (f"\n\nplot: {path}" if path is not None else ""))
+    warn_if_busy(notes)
 
 
 def parse_json(text):
