@@ -28,7 +28,7 @@ from examples.ch03.tokens import random_ids
 from examples.ch04.component_timing import timing_lengths
 from examples.ch04.library import import_transformers, library_model
 from examples.ch10.decode_rate import decode_rates
-from examples.lab.script import BadInput, Parser, command, dump_json, number_list, table, whole_number
+from examples.lab.script import BadInput, Parser, command, counted, dump_json, number_list, table, whole_number
 from examples.lab.timing import median_after, warn_if_busy
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -163,9 +163,7 @@ def main(argv=None):
     if args.json:
         print(dump_json(value), end="")
         return
-    print(
-        f"{args.model}, float32, {args.threads} thread{'s' if args.threads > 1 else ''}, torch {torch.__version__}; transformers with eager attention"
-    )
+    print(f"{args.model}, float32, {counted(args.threads, 'thread')}, torch {torch.__version__}; transformers with eager attention")
     if "speed" in value:
         rows = [
             [

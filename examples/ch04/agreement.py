@@ -196,7 +196,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="agreement.py", description=__doc__)
+    parser = Parser(prog="agreement.py", description=__doc__, keys=__file__)
     return parser.add("model", "dtype", "device", "prompt", "threads", "seed", "json")
 
 

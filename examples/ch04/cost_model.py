@@ -230,7 +230,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="cost_model.py", description=__doc__).add("json")
+    parser = Parser(prog="cost_model.py", description=__doc__, keys=__file__).add("json")
     about = "a published shape, embedded, a folder, or a config.json"
     parser.add_argument("--config", default="gpt2", metavar="NAME or FILE", help=about)
     parser.add_argument("--other-depth", type=whole_number(1, 1000), default=48, metavar="L", help="layers to compare with")

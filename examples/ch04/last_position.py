@@ -96,7 +96,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="last_position.py", description=__doc__)
+    parser = Parser(prog="last_position.py", description=__doc__, keys=__file__)
     about = "lengths to time; by default 16,128,512, as far as the model reaches"
     parser.add_argument("--tokens", type=number_list(1), default=None, metavar="N,N", help=about)
     parser.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help="timed passes after the warm-up")

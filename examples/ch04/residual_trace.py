@@ -216,7 +216,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="residual_trace.py", description=__doc__)
+    parser = Parser(prog="residual_trace.py", description=__doc__, keys=__file__)
     return parser.add("model", "dtype", "device", "prompt", "threads", "seed", "plot", "json")
 
 

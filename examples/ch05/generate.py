@@ -311,7 +311,7 @@ class _Show:
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="generate.py", description=__doc__)
+    parser = Parser(prog="generate.py", description=__doc__, keys=__file__)
     parser.add_argument("--prompt", default=None, help=f"the text to go on from, by default {PROMPT!r}")
     parser.add_argument("--tokens", type=whole_number(1), default=TOKENS, metavar="N", help="new tokens at most")
     add_sampling(parser, temperature=0.8, top_k=50)

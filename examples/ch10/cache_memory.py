@@ -20,7 +20,7 @@ from examples.ch02.model import PUBLISHED, load, load_config
 from examples.ch10.kv_cache import KVCache, cache_bytes, cached_numbers
 from examples.lab.experiment import Experiment
 from examples.lab.figure import check_target, label_ends, new_figure, style, write_figure
-from examples.lab.script import BadInput, Parser, answer, command, number_list, table, whole_number
+from examples.lab.script import BadInput, Parser, answer, command, counted, number_list, table, whole_number
 
 GPT3 = GPT2Config(vocab_size=50257, n_positions=2048, n_embd=12288, n_layer=96, n_head=96)
 GIB = 2**30
@@ -88,17 +88,18 @@ def report(values):
     """Text of {"memory": ...}."""
     v = values["memory"]
     window = v["shortest_window"]
+    batch, most = counted(v["batch"], "sequence"), v["sequences_to_outweigh"]
     tokens = f"tokens (in a layer with a window {window:,} at most)" if window else "tokens"
     rows = [[f"{r['tokens']:,}", f"{r['bytes']:,}", f"{r['gib']:,.3f}", f"{r['sequences_to_outweigh']:,}"] for r in v["tokens"]]
     return "\n".join(
         [
-            f"{v['name']}: {v['numbers_a_layer']:,} numbers x {v['layers']} layers x {tokens} x {v['batch']:,} sequence(s) x "
+            f"{v['name']}: {v['numbers_a_layer']:,} numbers x {v['layers']} layers x {tokens} x {batch} x "
             f"{v['bytes_per_number']} bytes",
             "",
             table(["tokens", "cache, bytes", "GiB", "sequences that outweigh the weights"], rows),
             "",
             f"The weights take {v['weights_gib']:,.1f} GiB, once, and each sequence has a cache of its own:",
-            f"at the full context {v['sequences_to_outweigh']:,} sequences outweigh them.",
+            f"at the full context {counted(most, 'sequence')} outweigh{'s' if most == 1 else ''} them.",
         ]
     )
 
@@ -138,7 +139,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="cache_memory.py", description=__doc__)
+    parser = Parser(prog="cache_memory.py", description=__doc__, keys=__file__)
     about = f"GPT-3, {', '.join(PUBLISHED)}, embedded, a folder or a config.json"
     parser.add_argument("--config", default="GPT-3", metavar="NAME or FILE", help=about)
     about = "by default 1, 512 and the full context"

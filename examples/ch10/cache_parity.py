@@ -313,7 +313,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="cache_parity.py", description=__doc__)
+    parser = Parser(prog="cache_parity.py", description=__doc__, keys=__file__)
     about = "greedy tokens from each prompt, which the library writes as well"
     parser.add_argument("--tokens", type=whole_number(1), default=60, metavar="N", help=about)
     return parser.add("model", "threads", "seed", "json")

@@ -22,7 +22,7 @@ from examples.ch05.generate import generate
 from examples.ch05.loop_agreement import library_greedy
 from examples.ch10.kv_cache import Cached
 from examples.lab.experiment import Experiment, far_from_record
-from examples.lab.script import Parser, answer, command, progress_bar, table, whole_number
+from examples.lab.script import Parser, answer, command, counted, progress_bar, table, whole_number
 from examples.lab.timing import median_after
 
 TOKENS = 64  # of each text
@@ -123,7 +123,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="decode_rate.py", description=__doc__)
+    parser = Parser(prog="decode_rate.py", description=__doc__, keys=__file__)
     parser.add_argument("--tokens", type=whole_number(1), default=TOKENS, metavar="N", help="of each text")
     parser.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help="timed runs after a discarded one")
     return parser.add("model", "threads", "seed", "json")
@@ -137,7 +137,7 @@ def main(argv=None):
     require(model.config, "gpt2", "the floor of decoding")
     with progress_bar("text", 3 * (args.runs + 1)) as bar:
         values = {"decode": measure(model, args.tokens, args.runs, args.seed, bar.update)}
-    threads = "1 thread" if args.threads == 1 else f"{args.threads} threads"
+    threads = counted(args.threads, "thread")
     head, far = f"{args.model}: {threads}, torch {torch.__version__}\n", far_from_record("ch10.decode", args, values["decode"])
     answer(args, values, lambda values: head + report(values), notes=far)
 

@@ -322,7 +322,7 @@ def report(values):
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="kv_cache.py", description=__doc__)
+    parser = Parser(prog="kv_cache.py", description=__doc__, keys=__file__)
     about = "new tokens, as far as the model reaches"
     parser.add_argument("--tokens", type=whole_number(1), default=NEW, metavar="N", help=about)
     return parser.add("model", "dtype", "prompt", "threads", "seed", "json")

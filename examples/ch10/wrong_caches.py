@@ -24,7 +24,7 @@ from examples.ch10.cache_parity import TEXT, some_ids, text_for
 from examples.ch10.kv_cache import KVCache, check, feed, forward_cached, mask_after, positions
 from examples.lab.experiment import Experiment, largest, worst
 from examples.lab.figure import BLACK, PAGE, SMALL, check_target, new_panels, plain_ticks, style, write_figure
-from examples.lab.script import BadInput, Parser, answer, command, progress_bar, table
+from examples.lab.script import BadInput, Parser, answer, command, counted, progress_bar, table
 
 PROMPT, CAPACITY = 12, 24  # of a text of 40 tokens the prompt, and what the ring buffer holds
 NEW = 30  # tokens that each failure writes behind the prompt
@@ -176,7 +176,9 @@ def guarded(ids, config, cache, at, mask):
     right = torch.arange(past + T) <= torch.arange(past, past + T)[:, None]  # [T, S], True: to be seen
     seen = torch.ones_like(right) if mask is None else mask == 0
     if not torch.equal(seen, right):
-        raise BadInput(f"the first new position sees {int(seen[0].sum())} positions, not {past + 1}; align the mask bottom right")
+        raise BadInput(
+            f"the first new position sees {counted(int(seen[0].sum()), 'position')}, not {past + 1}; align the mask bottom right"
+        )
 
 
 def guard(model, name, ids, prompt, capacity):
@@ -270,6 +272,7 @@ def report(values):
         for r, g in zip(v["failures"], guards["failures"], strict=True)
     ]
     count, off = len(rows), [r for r in v["failures"] if r["first"] is not None]
+    texts = [f"The right continuation: {v['right_text']!r}", *(f"{r['failure']}: {r['text']!r}" for r in v["failures"])]
     return "\n".join(
         [
             f"{v['tokens']} tokens, a prompt of {v['prompt']} and then one by one; the ring buffer holds {v['ring_capacity']}.",
@@ -277,8 +280,7 @@ def report(values):
             "",
             table(["failure", "first wrong position", "off there", "off at most", "argmax moved", "raised"], rows),
             "",
-            f"The right continuation: {v['right_text']!r}",
-            *(f"{r['failure']}: {r['text']!r}" for r in v["failures"]),
+            *(fill(line, 100, subsequent_indent="  ") for line in texts),
             "",
             "What stops each:",
             *(
@@ -346,7 +348,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="wrong_caches.py", description=__doc__)
+    parser = Parser(prog="wrong_caches.py", description=__doc__, keys=__file__)
     return parser.add("model", "threads", "seed", "plot", "json")
 
 

@@ -184,7 +184,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="choice_effects.py", description=__doc__)
+    parser = Parser(prog="choice_effects.py", description=__doc__, keys=__file__)
     parser.add_argument("--context", type=whole_number(1, MOST), default=SERVED[0], metavar="N", help="positions of each sequence")
     parser.add_argument("--batch", type=whole_number(1, MOST), default=SERVED[1], metavar="B", help="sequences at once")
     return parser.add("json")

@@ -281,7 +281,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="costs.py", description=__doc__)
+    parser = Parser(prog="costs.py", description=__doc__, keys=__file__)
     parser.add_argument("--config", default="llama-3-8b", metavar="NAME or FILE", help=SOURCE)
     about = "positions of each sequence; by default 2,000, or as many as the config has"
     parser.add_argument("--context", type=whole_number(1, MOST), default=None, metavar="N", help=about)

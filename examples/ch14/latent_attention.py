@@ -102,7 +102,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="latent_attention.py", description=__doc__)
+    parser = Parser(prog="latent_attention.py", description=__doc__, keys=__file__)
     about = "positions that the token attends over"
     parser.add_argument("--context", type=whole_number(1), default=CONTEXT, metavar="N", help=about)
     return parser.add("threads", "seed", "json")

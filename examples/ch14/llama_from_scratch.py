@@ -243,7 +243,7 @@ def report(values, model):
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="llama_from_scratch.py", description=__doc__)
+    parser = Parser(prog="llama_from_scratch.py", description=__doc__, keys=__file__)
     parser.add("model", "dtype", "device", "prompt", "threads", "seed", "json").set_defaults(model="smollm2")
     return parser
 

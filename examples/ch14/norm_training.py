@@ -159,7 +159,7 @@ def _rate(text):
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="norm_training.py", description=__doc__).add("threads", "seed", "json")
+    parser = Parser(prog="norm_training.py", description=__doc__, keys=__file__).add("threads", "seed", "json")
     parser.add_argument("--layers", type=number_list(1), default=[4, 12], metavar="N,N", help="depths")
     parser.add_argument("--places", nargs="+", choices=PLACES, default=["pre", "post"], help="where the norms stand")
     parser.add_argument("--seeds", type=whole_number(1, 100), default=1, metavar="N", help="models of each kind")

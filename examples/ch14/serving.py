@@ -167,7 +167,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="serving.py", description=__doc__)
+    parser = Parser(prog="serving.py", description=__doc__, keys=__file__)
     about = f"{SOURCE}; several of them; by default all of configs.json"
     parser.add_argument("--config", nargs="+", default=None, metavar="NAME or FILE", help=about)
     parser.add_argument("--context", type=whole_number(1, MOST), default=SERVED[0], metavar="N", help="positions of each sequence")

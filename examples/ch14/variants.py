@@ -340,7 +340,7 @@ def norm(x, weights, name, config):
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="variants.py", description=__doc__)
+    parser = Parser(prog="variants.py", description=__doc__, keys=__file__)
     return parser.add("model", "dtype", "device", "prompt", "threads", "seed", "json")
 
 

@@ -156,7 +156,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="window_reach.py", description=__doc__).add("threads", "seed", "json")
+    parser = Parser(prog="window_reach.py", description=__doc__, keys=__file__).add("threads", "seed", "json")
     parser.add_argument("--tokens", type=whole_number(1, MOST), default=TOKENS, metavar="N", help="positions of the request")
     parser.add_argument("--bytes", type=whole_number(1, 8), default=2, metavar="N", help="bytes a number")
     return parser
