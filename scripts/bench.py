@@ -4,7 +4,7 @@
     python scripts/bench.py --threads 1 --runs 9 --processes 3 --tokens 16,128,512,1024
 
 Both programs take turns on the same weights and ids, in float32, after a warm-up; a ratio of times is our median over theirs,
-below 1 where we are faster. Decoding is told in tokens a second, as a share of transformers' and of the floor, which is the
+below 1 where we are faster. Decoding is told in tokens per second, as a share of transformers' and of the floor, which is the
 time of the model's matrices times a vector and nothing else. Several processes each do this, and the middle ratio counts.
 Nothing here is a test: no bound is asserted.
 """
@@ -134,7 +134,7 @@ def options():
     parser.add_argument(
         "--tokens", type=number_list(1), default=None, metavar="N,N", help="by default 16,128,512,1024, as far as the model reaches"
     )
-    parser.add_argument("--runs", type=whole_number(1), default=9, metavar="N", help="timed turns a process")
+    parser.add_argument("--runs", type=whole_number(1), default=9, metavar="N", help="timed turns per process")
     parser.add_argument("--processes", type=whole_number(1), default=3, metavar="N", help="how many processes repeat it")
     parser.add_argument("--part", choices=["all", *PARTS], default="all", help="only one of the benchmarks")
     return parser

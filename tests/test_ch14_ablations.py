@@ -319,7 +319,7 @@ class Script(FolderCase):
         status, out, err = call(ablations.main, *self.QUICK)
         self.assertEqual((status, err), (0, ""))
         for line in (
-            "embedded: 1 window(s) of 64 positions of a held text; losses in nats a token",
+            "embedded: 1 window of 64 positions of a held text; losses in nats per token",
             'What follows "Good morrow, my":',
             "as it is: nothing",
             "no measure of prediction",

@@ -58,7 +58,7 @@ class Caches(unittest.TestCase):
     """What a windowed layer has to keep: as many positions as `cache_bytes` counts, no more and no fewer."""
 
     def check_bytes(self, config, *lengths):
-        """Beside queues, one a layer, that drop their oldest position."""
+        """Beside queues, one per layer, that drop their oldest position."""
         for tokens in lengths:
             caches = [deque(range(tokens), maxlen=config.window(layer)) for layer in range(config.n_layer)]
             wanted = sum(map(len, caches)) * 2 * config.kv_heads * config.head_width * 2

@@ -127,9 +127,9 @@ class Help(FolderCase):
     def test_lines(self):
         (self.folder / "keys.toml").write_text('[a]\ncommon = "held"\n"x_ms, y_ms" = "milliseconds"\n"' + "long_" * 6 + '" = "m"\n')
         shown = in_help(self.folder / "a.py", 60)
-        self.assertIn("\n  x_ms, y_ms           milliseconds\n", shown)
+        self.assertIn("\n  x_ms, y_ms            milliseconds\n", shown)
         self.assertIn("\n  " + "long_" * 6 + "\n                        m\n", shown)
-        self.assertIn("\n  held                 whether", shown)
+        self.assertIn("\n  held                  whether", shown)
         self.assertLessEqual(max(map(len, shown.splitlines()[1:])), 60)
         self.assertEqual(in_help(self.folder / "b.py", 60), "")
 

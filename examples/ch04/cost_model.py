@@ -219,7 +219,7 @@ EXPERIMENTS = (
     Experiment(
         "ch04.flops",
         "exact",
-        "Matmul FLOPs follow from the config, 2 a weight and token and 4 L T h dh for attention, and PyTorch's counter agrees.",
+        "Matmul FLOPs follow from the config, 2 per weight and token and 4 L T h dh for attention, and PyTorch's counter agrees.",
         "Matrix products only: softmax, GELU, norms, look-ups and additions are left out, and FLOPs are not time.",
         measure_flops,
         headline=("embedded_pass_of_64_counted", "int"),

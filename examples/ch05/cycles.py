@@ -21,7 +21,7 @@ from examples.ch03 import tokens as ch03
 from examples.ch03.tokens import decode, encode, random_ids
 from examples.ch05.generate import generate
 from examples.lab.experiment import Experiment
-from examples.lab.script import Parser, answer, command, counted, progress_bar, table, whole_number
+from examples.lab.script import Parser, answer, command, progress_bar, table, whole_number
 
 PROMPTS = (*ch03.PROMPTS, "HAMLET:\n", "JULIET:", "What is the", "O")
 EARLY = ("JULIET:",)  # of them: the one whose cycle the embedded model enters first
@@ -210,9 +210,8 @@ def report(values):
         heads = ["one token drawn in the cycle of", "it was", "in a cycle after", "its length", "which"]
         parts += ["", table(heads, steps)]
     end = (
-        f"{c['in_a_cycle']} of {counted(c['prompts_count'], 'text')} {'is' if c['in_a_cycle'] == 1 else 'are'} in a cycle. "
-        f"Of {counted(d['another_token'], 'draw')} of another token "
-        f"{d['in_a_cycle_again']} led into one again, {d['back_in_the_old_cycle']} into the old one."
+        f"Texts in a cycle: {c['in_a_cycle']} of {c['prompts_count']}. Draws of another token: {d['another_token']}, of which "
+        f"{d['in_a_cycle_again']} led into a cycle again, {d['back_in_the_old_cycle']} into the old one."
     )
     return "\n".join([*parts, "", end])
 

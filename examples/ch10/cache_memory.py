@@ -3,7 +3,7 @@
     python examples/ch10/cache_memory.py                                        # GPT-3's published shape
     python examples/ch10/cache_memory.py --config gpt2 --bytes 4 --plot memory.svg
 
-2 L h dh numbers a token and sequence: linear in everything, and nothing else.
+2 L h dh numbers per token and sequence: linear in everything, and nothing else.
 """
 
 import sys
@@ -46,7 +46,7 @@ def counted_as_the_tensors():
 def measure(config=GPT3, tokens=None, bytes_per_number=2, batch=1, name="GPT-3"):
     """Bytes of the caches of `batch` sequences at each of `tokens`, by default 1, 512 and the full context, and beside the weights.
 
-    weights_gib: of the same bytes a number. sequences_to_outweigh: at the full context. sequences: caches of so many, for a figure.
+    weights_gib: of numbers of that size. sequences_to_outweigh: at the full context. sequences: caches of so many, for a figure.
     The last three values are of GPT-2, and of the embedded model.
     """
     full = config.n_positions
@@ -114,7 +114,7 @@ def draw(values, path):
     sequences = [r["sequences"] for r in rows]
     axes.plot(sequences, [r["cache_gib"] for r in rows], label="the sequences'\ncaches", **style(0))
     axes.plot(sequences, [r["weight_gib"] for r in rows], label="the weights,\nonce", **style(1))
-    title = f"Memory of {values['name']}'s shape at {number} a number"
+    title = f"Memory of {values['name']}'s shape at {number} per number"
     axes.set(xlabel="sequences held at once, at the full context", ylabel="GiB", title=title)
     axes.set_ylim(bottom=0)
     label_ends(axes)
@@ -125,7 +125,7 @@ EXPERIMENTS = (
     Experiment(
         "ch10.memory",
         "exact",
-        "A cache takes 2 L h dh T B numbers: in GPT-3's shape at two bytes 4.5 MiB a token and 9 GiB at 2,048.",
+        "A cache takes 2 L h dh T B numbers: in GPT-3's shape at two bytes 4.5 MiB per token and 9 GiB at 2,048.",
         "Keys and values only, of the published shape; nothing about how a serving system lays them out.",
         measure,
         headline=("per_token_mib", "f1"),

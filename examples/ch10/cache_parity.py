@@ -28,7 +28,7 @@ from examples.lab.script import BadInput, Parser, answer, command, progress_bar,
 
 BOUND = 1e-5  # of the largest logit, for float32 programs that compute the same function
 TEXT = 40  # tokens of the chapter's text
-LONGEST = 1024  # tokens of the longest text that is fed: scores of SmolLM2's 8,192 are 2.4 GB a layer
+LONGEST = 1024  # tokens of the longest text that is fed: scores of SmolLM2's 8,192 are 2.4 GB per layer
 
 
 def some_ids(model, tokens, seed=0):

@@ -99,7 +99,7 @@ def report(values):
         [
             f"{v['tokens']} tokens from a prompt of one, greedy; medians of {v['runs']} runs in turn after a discarded one:",
             "",
-            table(["", "tokens a second", "of the floor"], rows),
+            table(["", "tokens per second", "of the floor"], rows),
             "",
             f"The hand-written loop runs at {v['over_library']:.2f} of the library's speed, and at {v['over_floor']:.2f} of the "
             "floor's.",
@@ -131,7 +131,7 @@ def options():
 
 @command
 def main(argv=None):
-    """Print tokens a second, beside the library and the floor."""
+    """Print tokens per second, beside the library and the floor."""
     args = options().parse_args(argv)
     model = load_for(args)
     require(model.config, "gpt2", "the floor of decoding")

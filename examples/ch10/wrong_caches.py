@@ -24,7 +24,7 @@ from examples.ch10.cache_parity import TEXT, some_ids, text_for
 from examples.ch10.kv_cache import KVCache, check, feed, forward_cached, mask_after, positions
 from examples.lab.experiment import Experiment, largest, worst
 from examples.lab.figure import BLACK, PAGE, SMALL, check_target, new_panels, plain_ticks, style, write_figure
-from examples.lab.script import BadInput, Parser, answer, command, counted, progress_bar, table
+from examples.lab.script import BadInput, Parser, answer, command, progress_bar, table
 
 PROMPT, CAPACITY = 12, 24  # of a text of 40 tokens the prompt, and what the ring buffer holds
 NEW = 30  # tokens that each failure writes behind the prompt
@@ -176,9 +176,7 @@ def guarded(ids, config, cache, at, mask):
     right = torch.arange(past + T) <= torch.arange(past, past + T)[:, None]  # [T, S], True: to be seen
     seen = torch.ones_like(right) if mask is None else mask == 0
     if not torch.equal(seen, right):
-        raise BadInput(
-            f"the first new position sees {counted(int(seen[0].sum()), 'position')}, not {past + 1}; align the mask bottom right"
-        )
+        raise BadInput(f"positions that the first new one sees: {int(seen[0].sum())}, not {past + 1}; align the mask bottom right")
 
 
 def guard(model, name, ids, prompt, capacity):

@@ -75,7 +75,7 @@ def chosen(model, names=None):
 def measure(model, tokens=None, new=NEW, names=None, progress=lambda: None):
     """What each ablation does on the held text: `rows`, the untouched model's first, and how they were measured.
 
-    loss: nats a token over all `positions`, and by_position in each of `stretches`, [{first, last, loss}], of which the first has
+    loss: nats per token over all `positions`, and by_position in each of `stretches`, [{first, last, loss}], of which the first has
     `stretch` positions. more: by how much it is above the untouched model's; first_more and last_more, of the first stretch and the
     last. argmax_kept: at how many positions the most probable token is the untouched model's. text: what `greedy` goes on with, and
     writes, its start on one line; same_tokens: how many of its first tokens are the untouched model's; cycle: the period in which
@@ -245,7 +245,7 @@ def draw(values, path):
     for axes in panels[max(0, len(rows) - 2) : len(rows) + 1]:
         axes.set_xlabel("position")
     figure.suptitle("One thing changed: what it adds to the loss, by position", x=0.01, ha="left")
-    figure.supylabel("loss, nats a token", fontsize=SMALL)
+    figure.supylabel("loss, nats per token", fontsize=SMALL)
     write_figure(figure, path)
 
 

@@ -20,7 +20,7 @@ from examples.ch14.configs import SOURCE, config_named
 from examples.ch14.costs import FORMS, MOST, attention_matrices, cached_numbers, network_matrices, parameter_count, seen
 from examples.lab.experiment import Experiment
 from examples.lab.figure import check_target, label_ends, new_figure, plain_ticks, style, write_figure
-from examples.lab.script import BadInput, Parser, answer, command, counted, table, whole_number
+from examples.lab.script import BadInput, Parser, answer, command, table, whole_number
 
 PEAK, BANDWIDTH = 989e12, 3.35e12  # FLOP/s in bfloat16 and bytes/s of one H100 SXM, by its data sheet
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)  # of the balance between weights and caches
@@ -35,7 +35,7 @@ def decode_step(config: Config, context: int, batch: int = 1, bytes_per_number: 
 
     operations: [{operation, times, flops, weight_bytes, cache_bytes, written_bytes, activation_bytes}], each for all its `times`
     together. The new token attends over context + 1 positions, its own included; it reads the cached ones and writes its own.
-    Weights are read once a step, whatever the batch; of a mixture as many experts as the batch is expected to choose, if all are
+    Weights are read once per step, whatever the batch; of a mixture as many experts as the batch is expected to choose, if all are
     equally likely: E (1 - (1 - k/E)^batch). Activations are the vectors of the new tokens that an operation reads and writes, each
     once. FLOPs are those of the matmuls, as in `flops_per_token`; form: of latent attention, as there. Raises BadInput for no
     sequence, a context below 0, and an unknown form.
@@ -214,8 +214,8 @@ def report(values):
     rows = [[r["operation"], r["times"], *numbers(r)] for r in v["operations"]] + [["total", "", *numbers(sums)]]
     heads = ["operation", "times", "MFLOP", "weights", "cache", "written, kB", "vectors"]
     text = [
-        f"{v['config']}: one new token for each of {counted(v['batch'], 'sequence')} with {v['context']:,} cached, "
-        f"{v['bytes_per_number']} bytes a number.",
+        f"{v['config']}: one new token per sequence; sequences: {v['batch']:,}, cached positions of each: {v['context']:,}; "
+        f"{v['bytes_per_number']} bytes per number.",
         "MB of weights and cache read, and of the new tokens' vectors that are read or written:",
         "",
         table(heads, rows),
@@ -249,7 +249,7 @@ def draw(values, path):
     axes.minorticks_off()
     plain_ticks(axes.yaxis)
     n = values["bytes_per_number"]
-    title = f"{values['config']} at {'two' if n == 2 else n} bytes a number"
+    title = f"{values['config']} at {'two' if n == 2 else n} bytes per number"
     axes.set(xlabel="sequences at once", ylabel="GB read in one decode step", title=title)
     label_ends(axes)
     write_figure(figure, path)
@@ -277,7 +277,7 @@ def options():
     parser.add_argument("--config", default="llama-3-8b", metavar="NAME or FILE", help=SOURCE)
     parser.add_argument("--context", type=whole_number(1, MOST), default=2000, metavar="N", help="positions cached")
     parser.add_argument("--batch", type=whole_number(1, MOST), default=1, metavar="B", help="sequences at once")
-    parser.add_argument("--bytes", type=whole_number(1, 8), default=2, metavar="N", help="bytes a number")
+    parser.add_argument("--bytes", type=whole_number(1, 8), default=2, metavar="N", help="bytes per number")
     parser.add_argument("--form", choices=FORMS, default=FORMS[0], help="of latent attention, where a config has it")
     parser.add_argument("--tflops", type=_positive, default=PEAK / 1e12, metavar="X", help="10^12 FLOP/s of the machine")
     parser.add_argument("--tbps", type=_positive, default=BANDWIDTH / 1e12, metavar="X", help="10^12 bytes/s of its memory")

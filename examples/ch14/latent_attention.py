@@ -40,7 +40,7 @@ def absorbed(tokens=LENGTH, seed=0):
 def measure(context=CONTEXT, seed=0):
     """Both forms: how far their logits are apart, a `tolerance` of the largest one, and what each costs in the published shape.
 
-    forms: FLOPs of one token that attends over `context` positions, and what the cache has of each, at two bytes a number.
+    forms: FLOPs of one token that attends over `context` positions, and what the cache has of each, at two bytes per number.
     """
     config, found = config_named(MODEL), absorbed(seed=seed)
     forms = [
@@ -70,7 +70,7 @@ def report(values):
         [r["form"], f"{r['gflop_per_token']:.1f}", f"{r['numbers_per_layer']:,}", f"{r['kv_bytes_per_token']:,}"]
         for r in v["forms"]
     ]
-    heads = ["form", f"GFLOP a token at {v['context']:,}", "numbers a layer and position", "cache, bytes a token"]
+    heads = ["form", f"GFLOP per token at {v['context']:,}", "numbers per layer and position", "cache, bytes per token"]
     held = "within" if v["held"] else "OUTSIDE"
     return "\n".join(
         [

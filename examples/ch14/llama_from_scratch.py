@@ -170,7 +170,7 @@ def rotation(at: Tensor, rope: Rope, dh: int, dtype: torch.dtype = torch.float32
 
 
 def frequencies(rope: Rope, dh: int, device="cpu") -> Tensor:
-    """Radians a position [dh / 2], as the rope says: plain, "linear" (divided by a factor), "factors" (each by its own), "llama3"
+    """Radians per position [dh / 2], as the rope says: plain, "linear" (divided by a factor), "factors" (each by its own), "llama3"
     or "yarn".
 
     llama3 (Meta's Llama 3.1): a frequency whose wavelength is short against the original context stays, a long one is divided by

@@ -82,12 +82,12 @@ def report(values):
     apart = max(v["options"], key=lambda r: abs(r["ratio"] - r["bytes_ratio"]))
     return "\n".join(
         [
-            f"{counted(v['sequences'], 'sequence')} of {v['context']:,} positions; medians of {v['runs']} steps of each kind in turn",
+            f"{counted(v['sequences'], 'sequence')} of {v['context']:,} positions; medians of {v['runs']} steps of each in turn",
             "",
             table(["option", "ms", "time", "bytes"], rows),
             "",
-            f"Time and bytes, each over those of the model as it is, are furthest apart for {apart['option']!r}: "
-            f"{apart['ratio']:.2f} and {apart['bytes_ratio']:.2f}.",
+            "Time and bytes, each over those of the model as it is, are furthest apart for",
+            f"{apart['option']!r}: {apart['ratio']:.2f} and {apart['bytes_ratio']:.2f}.",
         ]
     )
 
