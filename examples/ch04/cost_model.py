@@ -49,7 +49,7 @@ def parameter_count(config: GPT2Config) -> dict[str, int]:
 def flops_per_token(config: GPT2Config, context: int) -> dict[str, int]:
     """{component: FLOPs, ..., "total"} of the matmuls for one output token that attends over `context` positions.
 
-    A multiply-add is 2 FLOPs, so a matrix costs 2 a weight; q k and the sum over v cost 2 h dh = 2 d each for every position
+    A multiply-add is 2 FLOPs, so a matrix costs 2 per weight; q k and the sum over v cost 2 h dh = 2 d each for every position
     seen. Nothing is halved for the mask. Look-ups, norms, biases, softmax and GELU are not counted. The convention is that of
     Kaplan et al., "Scaling Laws for Neural Language Models" (2020), table 1, with the output projection counted too.
     Raises BadInput for a context outside 1 to n_positions.

@@ -210,7 +210,7 @@ def report(values):
         heads = ["one token drawn in the cycle of", "it was", "in a cycle after", "its length", "which"]
         parts += ["", table(heads, steps)]
     end = (
-        f"Texts in a cycle: {c['in_a_cycle']} of {c['prompts_count']}. Draws of another token: {d['another_token']}, of which "
+        f"Texts in a cycle: {c['in_a_cycle']} of {c['prompts_count']}.\nDraws of another token: {d['another_token']}, of which "
         f"{d['in_a_cycle_again']} led into a cycle again, {d['back_in_the_old_cycle']} into the old one."
     )
     return "\n".join([*parts, "", end])

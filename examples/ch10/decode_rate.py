@@ -42,7 +42,7 @@ def matrices(model):
 
 
 def decode_rates(model, tokens=TOKENS, runs=RUNS, seed=0, timer=time.perf_counter, progress=lambda: None):
-    """Tokens a second of greedy decoding, batch 1, from a prompt of one token: ours, the library's, and the bare floor.
+    """Tokens per second of greedy decoding, batch 1, from a prompt of one token: ours, the library's, and the bare floor.
 
     Ours is `generate` with `Cached`; the library's its own `generate` with its cache and its default, fused attention; the floor
     multiplies every matrix of the model by a vector, once for each token, and does nothing else. They take turns, in another

@@ -157,7 +157,7 @@ def report(values):
             "",
             table(["choice", "bytes per step", "bytes held", "FLOPs", "cheapest option", "dearest option"], ranks),
             "",
-            "Bytes a step, dearest over cheapest, by the load: positions x sequences",
+            "Bytes per step, dearest over cheapest, by the load: positions x sequences",
             "",
             table(["load", *NAMED, "rest, at most", "first"], loads),
             "",

@@ -20,7 +20,7 @@ from examples.ch14.configs import SOURCE, config_named
 from examples.ch14.costs import FORMS, MOST, attention_matrices, cached_numbers, network_matrices, parameter_count, seen
 from examples.lab.experiment import Experiment
 from examples.lab.figure import check_target, label_ends, new_figure, plain_ticks, style, write_figure
-from examples.lab.script import BadInput, Parser, answer, command, table, whole_number
+from examples.lab.script import BadInput, Parser, answer, command, counted, table, whole_number
 
 PEAK, BANDWIDTH = 989e12, 3.35e12  # FLOP/s in bfloat16 and bytes/s of one H100 SXM, by its data sheet
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)  # of the balance between weights and caches
@@ -214,7 +214,7 @@ def report(values):
     rows = [[r["operation"], r["times"], *numbers(r)] for r in v["operations"]] + [["total", "", *numbers(sums)]]
     heads = ["operation", "times", "MFLOP", "weights", "cache", "written, kB", "vectors"]
     text = [
-        f"{v['config']}: one new token per sequence; sequences: {v['batch']:,}, cached positions of each: {v['context']:,}; "
+        f"{v['config']}, a new token each for {counted(v['batch'], 'sequence')} with {v['context']:,} positions cached; "
         f"{v['bytes_per_number']} bytes per number.",
         "MB of weights and cache read, and of the new tokens' vectors that are read or written:",
         "",

@@ -3,9 +3,9 @@
     python examples/ch14/latent_attention.py
     python examples/ch14/latent_attention.py --context 32768
 
-Keys and values are images of one short vector a position. Expanded, they are made once and kept for every head; absorbed, only the
-short vector is kept, and the matrices that would expand it act on the query and on the result. That both give the same logits is
-measured on the tiny DeepSeek-V3; what they cost is counted for the published one.
+Keys and values are images of one short vector per position. Expanded, they are made once and kept for every head; absorbed,
+only the short vector is kept, and the matrices that would expand it act on the query and on the result. That both give the same
+logits is measured on the tiny DeepSeek-V3; what they cost is counted for the published one.
 """
 
 import sys
