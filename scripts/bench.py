@@ -4,7 +4,7 @@
     python scripts/bench.py --threads 1 --runs 9 --processes 3 --tokens 16,128,512,1024
 
 Both programs take turns on the same weights and ids, in float32, after a warm-up; a ratio of times is our median over theirs,
-below 1 where we are faster. Decoding is told in tokens a second, as a share of transformers' and of the floor, which is the
+below 1 where we are faster. Decoding is told in tokens per second, as a share of transformers' and of the floor, which is the
 time of the model's matrices times a vector and nothing else. Several processes each do this, and the middle ratio counts.
 Nothing here is a test: no bound is asserted.
 """
@@ -25,10 +25,11 @@ from tqdm import tqdm
 
 from examples.ch02.model import load, run, save
 from examples.ch03.tokens import random_ids
-from examples.ch04.component_timing import median_after, timing_lengths
+from examples.ch04.component_timing import timing_lengths
 from examples.ch04.library import import_transformers, library_model
 from examples.ch10.decode_rate import decode_rates
-from examples.lab.script import BadInput, Parser, command, dump_json, number_list, table, whole_number
+from examples.lab.script import BadInput, Parser, command, counted, dump_json, number_list, table, whole_number
+from examples.lab.timing import median_after, warn_if_busy
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -102,6 +103,7 @@ def child(argv=None):
     part, threads, settings = sys.argv[1:] if argv is None else argv
     torch.set_num_threads(int(threads))
     print(dump_json({"speed": speed_once, "loading": loading_once, "decode": decode_once}[part](**json.loads(settings))), end="")
+    warn_if_busy()
 
 
 def _in_a_process(part, threads, **settings):
@@ -112,6 +114,7 @@ def _in_a_process(part, threads, **settings):
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1].removeprefix("error: ")
         raise BadInput(f"the {part} benchmark broke off: {reason}")
+    sys.stderr.writelines(line for line in done.stderr.splitlines(keepends=True) if line.startswith("note: "))
     return json.loads(done.stdout)
 
 
@@ -131,7 +134,7 @@ def options():
     parser.add_argument(
         "--tokens", type=number_list(1), default=None, metavar="N,N", help="by default 16,128,512,1024, as far as the model reaches"
     )
-    parser.add_argument("--runs", type=whole_number(1), default=9, metavar="N", help="timed turns a process")
+    parser.add_argument("--runs", type=whole_number(1), default=9, metavar="N", help="timed turns per process")
     parser.add_argument("--processes", type=whole_number(1), default=3, metavar="N", help="how many processes repeat it")
     parser.add_argument("--part", choices=["all", *PARTS], default="all", help="only one of the benchmarks")
     return parser
@@ -160,7 +163,7 @@ def main(argv=None):
     if args.json:
         print(dump_json(value), end="")
         return
-    print(f"{args.model}, float32, {args.threads} thread(s), torch {torch.__version__}; transformers with eager attention")
+    print(f"{args.model}, float32, {counted(args.threads, 'thread')}, torch {torch.__version__}; transformers with eager attention")
     if "speed" in value:
         rows = [
             [

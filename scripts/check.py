@@ -10,12 +10,12 @@ What counts as a measured number, and must stand in a marker: one with a decimal
 is not a year (1900 to 2099). Left alone are code, formulas between dollars, link targets, and what is marked as a constant of
 the prose: `<!--const-->24.3<!--/-->`. In README numbers may stand as they are.
 
-What this cannot see: whether a sentence says of its number what is so ("most" for "least"), and whether a command prints what its
-transcript shows. The tests run every transcript; the sentences want a reader.
+--help says what this cannot see.
 """
 
 import re
 import sys
+from itertools import zip_longest
 from pathlib import Path
 
 if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
@@ -30,7 +30,7 @@ from scripts.markers import CLAIM, CONST, MARKER, book, expected, load_records, 
 from scripts.page import COMMENT, HEAD, MATH, SIGN, Page, Problem, line_at, without
 from scripts.register import headline, register, register_path
 from scripts.spelling import check_spelling
-from scripts.transcripts import RUN, transcript_problem
+from scripts.transcripts import RUN, transcript, transcript_problem
 
 _UNIT = "ms|s|seconds?|minutes?|hours?|[KMGT]FLOP/s|[KMGT]B/s|[KMGT]?FLOPs?|[KMGT]?i?B|bytes?|nats?|bits?|times"
 UNITS = rf"(?:\s*(?:%|per cent\b)|\s+(?:{_UNIT})\b)"
@@ -48,8 +48,11 @@ HEADINGS = (
 # ------------------------------------------------------------------------------------------------------------------ checking
 
 
-def check(root=ROOT):
-    """Everything that is wrong in the pages, records, figures and register under `root`: a list of `Problem`."""
+def check(root=ROOT, run=False):
+    """Everything that is wrong in the pages, records, figures and register under `root`: a list of `Problem`.
+
+    run: whether to run the commands whose output a page shows.
+    """
     root = Path(root)
     records, known = load_records(root), {c.id for c in claims(root)}
     problems, used, claimed, texts = [], set(), set(), {}
@@ -58,7 +61,7 @@ def check(root=ROOT):
         texts[name], of_the_book = text, path in book(root)
         problems += check_markers(name, text, records, used if of_the_book else set())
         problems += check_listings(root, path, name, text)
-        problems += check_transcripts(root, name, text)
+        problems += check_outputs(root, name, text) if run else check_transcripts(root, name, text)
         problems += check_lines(name, text)
         if of_the_book:
             problems += check_numbers(name, text)
@@ -134,6 +137,24 @@ def check_transcripts(root, name, text):
         for match, wrong in found
         if wrong
     ]
+
+
+def check_outputs(root, name, text):
+    """Transcripts that are not what their commands print now, each with the first line that differs. Runs all of them."""
+    problems = []
+    for match in RUN.finditer(text):
+        start = line_at(text, match.start("body"))
+        try:
+            body = transcript(root, match["spec"], runs=1)
+        except ValueError as error:
+            problems.append(Problem(name, start, f"the transcript `{match['spec']}` shows nothing: {error.args[0]}"))
+            continue
+        pairs = zip_longest(match["body"].split("\n"), body.split("\n"))
+        at, (stands, prints) = next(((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1]), (0, (None, None)))
+        if match["body"] != body:
+            what = f"{stands!r} stands, and the command prints {prints!r}; run make refresh, and read the text around it"
+            problems.append(Problem(name, start + at, f"the transcript `{match['spec']}`: {what}"))
+    return problems
 
 
 def check_lines(name, text):
@@ -274,16 +295,24 @@ def check_figures(root):
     ]
 
 
+BLIND = """What this cannot see: whether a sentence says of its number what is so. A word that is
+reversed, "most" for "least" beside the right number, passes; that wants a reader. Nor, without
+--run, whether a command still prints what its transcript shows; the tests run every transcript."""
+
+
 def options():
     """The script's argument parser."""
-    return Parser(prog="check.py", description=__doc__)
+    parser = Parser(prog="check.py", description=__doc__, epilog=BLIND)
+    about = "run every command whose output a page shows, and compare; some minutes"
+    parser.add_argument("--run", action="store_true", help=about)
+    return parser
 
 
 @command
 def main(argv=None):
     """Print what is wrong, a line each."""
-    options().parse_args(argv)
-    problems = check()
+    args = options().parse_args(argv)
+    problems = check(run=args.run)
     for problem in problems:
         print(problem)
     if problems:

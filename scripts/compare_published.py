@@ -18,7 +18,7 @@ import torch
 from examples.ch02.model import load
 from examples.ch04 import agreement, causal_mask, component_timing, cost_model, last_position, residual_trace, tensor_sizes
 from examples.lab.experiment import plain
-from examples.lab.script import BadInput, Parser, command, dump_json, read_json, table, whole_number
+from examples.lab.script import BadInput, Parser, command, counted, dump_json, read_json, table, whole_number
 from scripts.experiments import ROOT
 from scripts.markers import look_up
 
@@ -131,7 +131,9 @@ def main(argv=None):
         print(dump_json({"model": args.model, "commit": model.manifest["commit"], "threads": args.threads, "rows": rows}), end="")
         return
     shown = [[r["what"], _number(r["published"]), _number(r["measured"]), r["unit"], _verdict(r)] for r in rows]
-    print(f"{args.model}, commit {model.manifest['commit']}, float32, {args.threads} thread(s), torch {torch.__version__}\n")
+    print(
+        f"{args.model}, commit {model.manifest['commit']}, float32, {counted(args.threads, 'thread')}, torch {torch.__version__}\n"
+    )
     print(table(["number of the first edition", "published", "measured", "unit", "verdict"], shown))
     counts = {v: sum(r["verdict"] == v for r in rows) for v in VERDICTS}
     print("\n" + ", ".join(f"{n} {v}" for v, n in counts.items()))

@@ -16,7 +16,6 @@ import contextlib
 import datetime
 import os
 import platform
-import re
 import subprocess
 import sys
 import time
@@ -32,7 +31,9 @@ from tqdm import tqdm
 from examples.ch02.hub import sha256
 from examples.ch02.model import load, smollm2_file
 from examples.ch04.library import import_transformers
+from examples.lab.experiment import processor
 from examples.lab.script import BadInput, Parser, command, table
+from examples.lab.timing import warn_if_busy
 from scripts.experiments import LONG, ROOT, claims, experiments, lasting
 from scripts.records import DATED, check_record, key_of, read_results, results_path, write_results
 from scripts.refresh import refresh, tell
@@ -47,11 +48,7 @@ def versions():
 
 def machine():
     """The machine that a measurement was made on, and its versions."""
-    name = platform.processor() or platform.machine()
-    with contextlib.suppress(OSError):
-        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
-        name = found[1] if found else name
-    return {"processor": name, "cores": os.cpu_count(), **versions()}
+    return {"processor": processor(), "cores": os.cpu_count(), **versions()}
 
 
 def commit():
@@ -201,6 +198,7 @@ def update(chosen, model=None, root=ROOT, write=True):
         bar.set_postfix_str(experiment.id)
         start = time.perf_counter()
         record = run(experiment, models, model)
+        warn_if_busy()
         records, key = old[experiment.chapter], key_of(record)
         before = records.get(key)
         kept = merge(before, record) if write else record

@@ -16,6 +16,7 @@ Write `<!--code FILE NAME--><!--/-->`, and `make refresh` puts the rest between.
 directly above and all within are shown. Behind the names may stand
 
 - `bare`: docstrings are left out;
+- `quiet`: statements that only call or set `trace` are left out, and a loop or an `if` that holds nothing else;
 - `from="text"`, `to="text"`: a part of a function, dedented: its own statements from the first whose source starts with the one
   text to the last whose source starts with the other; without `from` from its start, without `to` to its end.
 """
@@ -37,7 +38,7 @@ def listing(root, page, spec):
 
     Raises ValueError or LookupError that says what is not there or cannot be shown.
     """
-    file, names, bare, first, last = _parsed(spec)
+    file, names, left_out, first, last = _parsed(spec)
     path = Path(root) / file
     if path.suffix != ".py" or not path.is_file():
         raise LookupError(f"there is no {file}")
@@ -50,7 +51,7 @@ def listing(root, page, spec):
     part = first is not None or last is not None
     if part and len(nodes) > 1:
         raise ValueError("from and to want one function, not several names")
-    pieces = [_part(source, nodes[0], first, last, bare) if part else _whole(source, node, bare) for node in nodes]
+    pieces = [_part(source, nodes[0], first, last, left_out) if part else _whole(source, node, left_out) for node in nodes]
     wide = [isinstance(node, DEFINITIONS) and "." not in name for node, name in zip(nodes, names, strict=True)]
     code = pieces[0]
     for i, piece in enumerate(pieces[1:]):
@@ -68,20 +69,20 @@ def _caption(root, page, file, names, part):
 
 
 def _parsed(spec):
-    """(file, names, bare, from, to) of a marker's text; raises ValueError."""
+    """(file, names, what is left out, from, to) of a marker's text; raises ValueError."""
     file, names, *options = shlex.split(spec) if len(shlex.split(spec)) > 1 else ("", "")
     if not names:
         raise ValueError("it wants a file and a name")
-    bare, ends = False, {}
+    left_out, ends = set(), {}
     for option in options:
         key, equals, text = option.partition("=")
-        if option == "bare":
-            bare = True
+        if option in LEFT_OUT:
+            left_out.add(option)
         elif key in ("from", "to") and equals and text:
             ends[key] = text
         else:
-            raise ValueError(f'{option!r} is no option; there are bare, from="..." and to="..."')
-    return file, names.split(","), bare, ends.get("from"), ends.get("to")
+            raise ValueError(f'{option!r} is no option; there are {", ".join(LEFT_OUT)}, from="..." and to="..."')
+    return file, names.split(","), left_out, ends.get("from"), ends.get("to")
 
 
 def _find(tree, name):
@@ -112,16 +113,15 @@ def _start(lines, node):
     return at
 
 
-def _whole(source, node, bare):
+def _whole(source, node, left_out):
     lines = source.split("\n")
-    hidden = _docstrings(lines, node) if bare else set()
-    return _cut(lines, _start(lines, node), node.end_lineno, hidden)
+    return _cut(lines, _start(lines, node), node.end_lineno, _hidden(lines, [node], left_out))
 
 
-def _part(source, node, first, last, bare):
+def _part(source, node, first, last, left_out):
     body = node.body if isinstance(node, DEFINITIONS) else []
     lines = source.split("\n")
-    if bare and _has_docstring(node):
+    if "bare" in left_out and _has_docstring(node):
         body = body[1:]
     texts = [ast.get_source_segment(source, statement) for statement in body]
     if not texts:
@@ -133,12 +133,16 @@ def _part(source, node, first, last, bare):
             raise LookupError(f"no statement there starts with {text!r}")
     if ends[-1] < starts[0]:
         raise LookupError(f"the statement {last!r} stands before {first!r}")
-    hidden = set().union(*(_docstrings(lines, statement) for statement in body)) if bare else set()
-    return _cut(lines, _start(lines, body[starts[0]]), body[ends[-1]].end_lineno, hidden)
+    return _cut(lines, _start(lines, body[starts[0]]), body[ends[-1]].end_lineno, _hidden(lines, body, left_out))
 
 
 def _cut(lines, start, end, hidden):
     return textwrap.dedent("\n".join(lines[at - 1] for at in range(start, end + 1) if at not in hidden))
+
+
+def _hidden(lines, nodes, left_out):
+    """The numbers of the lines of `nodes` that `left_out` leaves out."""
+    return {at for node in nodes for word in left_out for at in LEFT_OUT[word](lines, node)}
 
 
 def _has_docstring(node):
@@ -158,3 +162,23 @@ def _docstrings(lines, node):
                 after += 1
             found |= set(range(text.lineno, after)) if alone else set()
     return found
+
+
+def _traces(lines, node):
+    """The numbers of the lines of statements within `node` that do nothing but call or set `trace`."""
+    found = set()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.stmt) and _only_traces(inner):
+            found |= set(range(inner.lineno, inner.end_lineno + 1))
+    return found
+
+
+def _only_traces(node):
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "trace"
+    if isinstance(node, ast.Assign):
+        return [ast.unparse(target) for target in node.targets] == ["trace"]
+    return isinstance(node, (ast.For, ast.If)) and all(map(_only_traces, (*node.body, *node.orelse)))
+
+
+LEFT_OUT = {"bare": _docstrings, "quiet": _traces}

@@ -182,7 +182,7 @@ def windows(ids, length):
 
 @torch.no_grad()
 def validation_loss(model, ids, length):
-    """Mean nats a token over ids[1:] in float32, in windows of `length` with nothing carried over from one to the next."""
+    """Mean nats per token over ids[1:] in float32, in windows of `length` with nothing carried over from one to the next."""
     model.eval()
     total = 0.0
     for start in windows(ids, length):
@@ -273,7 +273,7 @@ def train(model, train_ids, valid_ids, recipe, checkpoint, every=200):
 def measure(model, train_ids, valid_ids, characters, recipe):
     """Losses over valid_ids[1:]: the model's, and those of n-grams counted and tuned on the training ids alone.
 
-    Nats a token, bits a character (`characters` in all). The n-grams' histories run on across the model's windows.
+    Nats per token, bits per character (`characters` in all). The n-grams' histories run on across the model's windows.
     """
     end = recipe.vocab_size - 1
     losses = {"model": validation_loss(model, valid_ids, recipe.n_positions)}
@@ -344,8 +344,8 @@ def card(recipe, sizes, result, log, texts):
         f"On the {result['tokens']:,} tokens of the held-out plays ({result['characters']:,} characters), in float32, in windows "
         f"of {recipe.n_positions} with nothing carried over. The n-grams predict the same tokens, their histories unbroken; bigram "
         "and trigram are interpolated with absolute discounting, the discounts tuned on the training text.",
-        _markdown(["", "nats a token", "bits a character"], rows),
-        f"The model is {result['ahead_of_trigram_nats']:.3f} nats a token ahead of the trigram.",
+        _markdown(["", "nats per token", "bits per character"], rows),
+        f"The model is {result['ahead_of_trigram_nats']:.3f} nats per token ahead of the trigram.",
         "On the way (training loss with dropout, a mean over the steps since the line before):",
         _markdown(["step", "training loss", "validation loss"], curve),
         "## Samples",
@@ -427,7 +427,7 @@ def main(argv=None):
     }
     write_model(model, tokenizer, recipe, args.out, extra)
     bits = result["bits_per_character"]
-    print(table(["", "nats a token", "bits a character"], [[n, x, bits[n]] for n, x in result["nats_per_token"].items()]))
+    print(table(["", "nats per token", "bits per character"], [[n, x, bits[n]] for n, x in result["nats_per_token"].items()]))
     print(f"\nwritten: {args.out}")
 
 

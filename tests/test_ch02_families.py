@@ -125,7 +125,7 @@ class Reading(unittest.TestCase):
             ("qwen3_moe", dict(num_experts=10**9), "num_experts"),
             ("qwen3_moe", dict(num_experts=0), "num_experts is 0"),
             ("qwen3_moe", dict(num_local_experts=6), "two names of one thing"),
-            ("qwen3_moe", dict(num_experts_per_tok=6), "6 experts a token of 5"),
+            ("qwen3_moe", dict(num_experts_per_tok=6), "6 experts per token of 5"),
             ("qwen3_moe", dict(norm_topk_prob=None), "norm_topk_prob is None"),
             ("qwen3_moe", dict(norm_topk_prob=1), "norm_topk_prob is 1"),
             ("qwen3_moe", dict(decoder_sparse_step=0), "decoder_sparse_step is 0"),

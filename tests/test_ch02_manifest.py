@@ -32,7 +32,7 @@ class Script(LoadCase):
         for more in ([], ["--tensors"]):
             status, out, err = call(main, "--model", folder, *more)
             self.assertEqual((status, err), (0, ""))
-            for text in (digest, "parameters: 1,976 numbers in 28 tensors, 7,904 bytes", "buffers: 1 numbers in 1 tensors"):
+            for text in (digest, "parameters: 1,976 numbers in 28 tensors, 7,904 bytes", "buffers: 1 number in 1 tensor, 4 bytes."):
                 self.assertIn(text, out)
         self.assertIn("h.1.mlp.c_proj.bias", out)
 

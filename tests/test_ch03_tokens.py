@@ -20,9 +20,10 @@ from examples.ch03.tokens import (
     main,
     prompt_batches,
     random_ids,
+    repeated,
     shown,
 )
-from examples.lab.script import BadInput
+from examples.lab.script import BadInput, finite
 from tests.support import FolderCase, call, loaded, model, weights, write_folder
 
 TINY = model()  # which has no tokenizer
@@ -141,12 +142,21 @@ class Tokens(FolderCase):
         table, total = embedding_share(ch02.load_config("gpt2"))
         self.assertEqual((table, total, f"{table / total:.1%}"), (38_597_376, 124_439_808, "31.0%"))
 
+    def test_one_id_at_several_positions_has_one_row(self):
+        """The page says it of the id that stands most often, and of no other text."""
+        out = call(main)[1]
+        self.assertIn("' night' stands at positions 2 and 5 with one id, 839, and so with one row:", out)
+        rows = [line.split("839")[1] for line in out.splitlines() if line.startswith("' night'") and "839  " in line]
+        self.assertEqual((len(rows), len(set(rows))), (2, 1))
+        self.assertIn("No id stands here twice", call(main, "--text", "the boat")[1])
+        self.assertIn("'a' stands at positions 0, 2, 3, 4 and others with one id, 7,", repeated([7, 1, 7, 7, 7, 7], list("abaaaa")))
+
     def test_script(self):
         status, out, _ = call(main, "--text", TEXTS[3], "--json")
         value = json.loads(out)
         self.assertEqual((status, value["decoded"], len(value["ids"])), (0, TEXTS[3], len(value["rows"])))
         row = self.model.weights["wte.weight"][value["ids"][0]]
-        self.assertEqual(value["rows"][0]["first"], row[:4].tolist())
+        self.assertEqual(value["rows"][0]["first"], finite({"first": row[:4].tolist()})["first"])
         self.assertAlmostEqual(value["rows"][0]["norm"], row.norm().item(), places=5)
         self.assertEqual("".join(value["pieces"][:2]), TEXTS[3][: len("".join(value["pieces"][:2]))])
         self.assertAlmostEqual(value["embedding_share"], 262_144 / 3_487_232)

@@ -133,7 +133,7 @@ class Script(FolderCase):
         self.assertEqual((value["cycles"]["tokens"], value["cycles"]["window"], value["one-step"]["draws"]), (60, 4, 3))
         status, out, err = call(room.main, *order)
         self.assertEqual((status, err), (0, ""))
-        self.assertIn("1 of 1 texts are in a cycle", out)
+        self.assertIn("Texts in a cycle: 1 of 1.", out)
 
     def test_all_are_the_books(self):
         with mock.patch.object(room, "greedy_cycles", return_value=([], [])) as runs:

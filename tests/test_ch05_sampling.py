@@ -319,7 +319,7 @@ class Script(FolderCase):
         self.assertEqual((status, err), (0, ""))
         for text in ("68.70%", "cut by top-p", "mat", "roof", "One of 2 tokens"):
             self.assertIn(text, out)
-        self.assertIn("One token is left", call(sampling.main, "--temperature", "0")[1])
+        self.assertIn("Only one token is left", call(sampling.main, "--temperature", "0")[1])
         order = ("--logits", "2,1,0", "--top-k", "2", "--temperature", "0.5", "--top-p", "1", "--json")
         value = json.loads(call(sampling.main, *order)[1])
         self.assertEqual([c["cut"] for c in value["choice"]["candidates"]], [None, None, "top-k"])

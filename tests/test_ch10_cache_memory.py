@@ -55,7 +55,7 @@ class Script(FolderCase):
         status, out, err = call(cache_memory.main, "--tokens", "2048", "--json", "--plot", self.folder / "m.svg")
         self.assertEqual((status, err), (0, ""))
         self.assertEqual(json.loads(out)["memory"]["tokens"][0]["bytes"], 9 * 2**30)
-        self.assertIn("shape at two bytes a number", (self.folder / "m.svg").read_text())
+        self.assertIn("shape at two bytes per number", (self.folder / "m.svg").read_text())
 
     def test_bad_input(self):
         for argv, word in (

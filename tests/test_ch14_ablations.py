@@ -18,7 +18,7 @@ from examples.ch04.gpt2_from_scratch import causal_mask
 from examples.ch05.generate import generate
 from examples.ch14 import ablations, held_text, variants
 from examples.ch14 import llama_from_scratch as llama
-from examples.lab.script import BadInput, parse_json
+from examples.lab.script import BadInput, finite, parse_json
 from scripts import train_embedded_model as training
 from tests.support import IDS, FolderCase, call, llama_model, slow, write_folder
 from tests.support import model as gpt2_model
@@ -319,7 +319,7 @@ class Script(FolderCase):
         status, out, err = call(ablations.main, *self.QUICK)
         self.assertEqual((status, err), (0, ""))
         for line in (
-            "embedded: 1 window(s) of 64 positions of a held text; losses in nats a token",
+            "embedded: 1 window of 64 positions of a held text; losses in nats per token",
             'What follows "Good morrow, my":',
             "as it is: nothing",
             "no measure of prediction",
@@ -345,7 +345,7 @@ class Script(FolderCase):
         value = parse_json(out)
         self.assertEqual((value["ran_with"]["model"], value["ran_with"]["new"]), ("embedded", 3))
         found = value["ablations"]
-        self.assertEqual(found, ablations.measure(EMBEDDED, 64, 3))
+        self.assertEqual(found, finite(ablations.measure(EMBEDDED, 64, 3)))
         found["rows"][1]["by_position"][2]["loss"] = None
         for b in found["rows"][2]["by_position"]:
             b["loss"] = None

@@ -154,10 +154,10 @@ class Reading(FolderCase):
         self.assertEqual(read("gpt2", n_embd=36).head_width, 3)  # nothing turns there
 
     def test_experts(self):
-        self.assertRefused(fields_of("mixtral-8x7b", num_experts_per_tok=9), "9 experts a token of 8")
+        self.assertRefused(fields_of("mixtral-8x7b", num_experts_per_tok=9), "9 experts per token of 8")
         for changes in ({"n_group": 7}, {"n_group": 256}, {"topk_group": 9}, {"topk_group": 1, "num_experts_per_tok": 33}):
             self.assertRefused(
-                fields_of("deepseek-v3", **changes), "experts a token from", "groups cannot be chosen of 256 experts"
+                fields_of("deepseek-v3", **changes), "experts per token from", "groups cannot be chosen of 256 experts"
             )
         self.assertEqual(read("deepseek-v3", topk_group=1, num_experts_per_tok=32).experts.best_groups, 1)
         self.assertEqual(read("deepseek-v3", n_group=1, topk_group=1).experts.groups, 1)

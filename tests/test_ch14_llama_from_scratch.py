@@ -333,7 +333,7 @@ class Script(RoomCase):
         rows = self.values(llama.main, "--model", self.model)["next_tokens"]
         wanted = torch.softmax(run(MODEL, random_ids(MODEL, 10))[0, -1].double(), -1).sort(descending=True)
         self.assertEqual([row["id"] for row in rows], wanted.indices[:5].tolist())
-        self.assertAlmostEqual(rows[0]["probability"], wanted.values[0].item(), places=12)
+        self.assertAlmostEqual(rows[0]["probability"], wanted.values[0].item(), places=7)
         self.assertIn(f"{rows[0]['probability']:.2%}", self.page(llama.main, "--model", self.model))
 
     def test_bad_input(self):

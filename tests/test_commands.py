@@ -3,7 +3,6 @@
 A model that is not here, or is too large for a test, is replaced by a tiny one of its kind with a tokenizer; nothing else changes.
 """
 
-import functools
 import importlib
 import os
 import re
@@ -12,11 +11,10 @@ import shutil
 import subprocess
 import tempfile
 import unittest
-from pathlib import Path
 from unittest import mock
 
-from examples.ch02.model import EMBEDDED
 from scripts.transcripts import RUN
+from tests.every_script import smaller
 from tests.support import ROOT, call, slow
 
 PAGES = ("README.md", *(p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "content").rglob("*.md"))))
@@ -52,40 +50,6 @@ def script(line):
         return None
     path, rest = (words[2].replace(".", "/") + ".py", words[3:]) if words[1] == "-m" else (words[1], words[2:])
     return (path, rest) if path.split("/")[0] in SCRIPTS else None
-
-
-@functools.cache
-def stand_ins():
-    """{model: a tiny one of its kind}; the folder lives as long as the process."""
-    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
-
-    stand_ins.holder = tempfile.TemporaryDirectory()
-    llama = dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2)
-    made = {
-        "gpt2": GPT2LMHeadModel(GPT2Config(vocab_size=1024, n_positions=1024, n_embd=16, n_layer=2, n_head=2)),
-        "llama": LlamaForCausalLM(LlamaConfig(vocab_size=1024, max_position_embeddings=2100, tie_word_embeddings=True, **llama)),
-    }
-    folders = {}
-    for name, model in made.items():
-        folders[name] = Path(stand_ins.holder.name) / name
-        model.save_pretrained(folders[name])
-        for file in ("tokenizer.json", "tokenizer_config.json"):
-            (folders[name] / file).write_bytes((EMBEDDED / file).read_bytes())
-    gpt2, llama = str(folders["gpt2"]), str(folders["llama"])
-    return {"smollm2": llama, "openai-community/gpt2": gpt2, "random:gpt2": gpt2}
-
-
-def smaller(module, arguments):
-    """The arguments with tiny models for those that are not here, or are too large."""
-    arguments = [stand_ins().get(word, word) for word in arguments]
-    if module.__name__ == "examples.ch10.cache_cost" and "--time" in arguments:  # which runs GPT-2's shape for minutes
-        arguments += ["--model", "toy", "--prompt-tokens", "5", "--new", "1,12"]
-    if (
-        module.__name__ == "examples.ch14.llama_from_scratch" and "--model" not in arguments
-    ):  # which has SmolLM2 where it is installed
-        arguments += ["--model", stand_ins()["smollm2"]]
-    default = getattr(module.options().parse_args(arguments), "model", None)
-    return arguments + (["--model", stand_ins()[default]] if default in stand_ins() else [])
 
 
 class Commands(unittest.TestCase):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from examples.lab.experiment import Experiment, above, largest, median_after, plain, relative, sig, tolerance, worst, worst_row
+from examples.lab.experiment import Experiment, above, largest, plain, relative, sig, tolerance, worst, worst_row
 
 VALUES = {"x": 1.23456, "n": 1234567, "rows": [{"ms": 9.8765, "shares": [0.123456, 2], "name": "a"}], "deep": {"ms": [1.23456]}}
 
@@ -104,8 +104,6 @@ class Numbers(unittest.TestCase):
         self.assertEqual((largest(torch.tensor([1.0, -3.0])), worst([0.5, 2.0]), worst([])), (3.0, 2.0, 0.0))
         for found in (largest(torch.tensor([1.0, float("nan")])), worst([float("nan"), 1.0]), worst([1.0, float("nan")])):
             self.assertNotEqual(found, found)
-        self.assertEqual(median_after([100.0, 1.0, 3.0, 2.0]), 2.0)
-        self.assertEqual(median_after([100.0, 50.0, 3.0], discarded=2), 3.0)
 
 
 class Worst(unittest.TestCase):

@@ -1,12 +1,13 @@
 """What `make check` says: what counts as a measured number, and that each thing that is wrong is named with its file and line. The
 last is shown on a small book, changed in one place at a time."""
 
+import functools
 import json
 import unittest
 from dataclasses import replace
 from unittest import mock
 
-from scripts import check
+from scripts import check, transcripts
 from scripts.check import check_markers, check_numbers
 from scripts.page import line_at
 from scripts.refresh import refresh
@@ -278,6 +279,50 @@ class Check(SmallBook):
         self.assertIn("there is no 'f'", str(problem))
         self.chapter.write_text(text.replace("return y.add_", "return y.sub_"))
         self.assertNamed(("the listing `examples/ch04/gpt2_from_scratch.py linear` is not what",))
+
+    def test_the_line_of_a_listing(self):
+        self.write("research/ch98/code.py", "def f():\n    return 1\n")
+        readme = self.folder / "README.md"
+        for page in (self.chapter, readme):
+            page.write_text(page.read_text() + "\nSee:\n\n<!--code research/ch98/code.py f--><!--/-->\n")
+        self.assertEqual(refresh(self.folder), [])
+        self.write("research/ch98/code.py", "def f():\n    return 2\n")
+        self.assertNamed(*((f"{p.name}:{self.line(p, '<!--code research')}: the listing",) for p in (self.chapter, readme)))
+
+    def line(self, path, start):
+        """The number of the first line of a file that starts so."""
+        return next(i for i, line in enumerate(path.read_text().split("\n"), start=1) if line.startswith(start))
+
+    def test_what_a_command_prints(self):
+        """With --run: the page changes, README's or the chapter's, or the command prints something else: its file and line."""
+        readme = self.folder / "README.md"
+        readme.write_text(readme.read_text() + "\n<!--run python examples/ch05/five_candidates.py | 1-3--><!--/-->\n")
+        self.assertEqual(refresh(self.folder), [])
+        ran = functools.partial(check.check, self.folder, run=True)
+        self.assertEqual(ran(), [])
+        for page in (readme, self.chapter):
+            text, at = page.read_text(), self.line(page, "mat              4.0")
+            self.replace(page, "mat              4.0", "mat              4.1")
+            self.assertEqual(self.check(), [])  # without --run nothing is seen
+            [problem] = map(str, ran())
+            for words in (f"{page.name}:{at}: the transcript `python examples/ch05/five", "4.1", "prints 'mat              4.0"):
+                self.assertIn(words, problem)
+            page.write_text(text)
+        printed = transcripts.call("python examples/ch05/five_candidates.py")
+        with mock.patch.object(transcripts, "call", return_value=printed.replace("mat   ", "rat   ")):
+            found = [str(p) for p in ran()]
+        self.assertEqual(len(found), 2)
+        for page, problem in zip((self.chapter, readme), found, strict=True):
+            self.assertIn(f"{page.name}:{self.line(page, 'mat   ')}: ", problem)
+            self.assertIn("the command prints 'rat   ", problem)
+        with mock.patch.object(transcripts, "call", side_effect=ValueError("it fails: no")):
+            self.assertIn("shows nothing: it fails: no", str(ran()[0]))
+
+    def test_a_reversed_word_passes_and_the_help_says_so(self):
+        self.replace(self.chapter, "the worst of", "the best of")
+        self.assertEqual(self.check(), [])
+        shown = " ".join(call(check.main, "--help")[1].split())
+        self.assertIn('"most" for "least" beside the right number, passes', shown)
 
     def test_a_transcript(self):
         """`check` does not run it, and sees what no run could make."""

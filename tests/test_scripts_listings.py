@@ -69,6 +69,19 @@ def quoted(): """On the line."""; return 1
 def dashes():
     return "<!--"
 '''
+TRACED = """def block(x, layer, trace=None):
+    trace = no_trace if trace is None else trace
+    x = x + 1  # [B, T, d]
+    trace("a", layer, x)
+    for point in ("b", "c"):
+        trace(
+            point, layer, x
+        )
+    if layer:
+        trace("d", layer, x)
+        x = x + 2
+    return unembed(x, trace)
+"""
 FENCE = 'def ticks():\n    return "```"\n'
 
 
@@ -78,6 +91,7 @@ class Listings(FolderCase):
         (self.folder / "examples").mkdir()
         (self.folder / "examples" / "a.py").write_text(CODE)
         (self.folder / "ticks.py").write_text(FENCE)
+        (self.folder / "traced.py").write_text(TRACED)
         (self.folder / "broken.py").write_text("def f(:\n")
         self.page = self.folder / "content" / "books" / "a.md"
 
@@ -122,6 +136,23 @@ class Listings(FolderCase):
             '    def bare(self):\n        """Nothing else."""',
         )
         self.assertEqual(self.shown("quoted bare"), 'def quoted(): """On the line."""; return 1')
+
+    def test_quiet(self):
+        """Without the statements that only trace; what computes beside one stays, and so does a trace that is handed on."""
+
+        def quiet(options="quiet"):
+            return listing(self.folder, self.page, f"traced.py block {options}").split("```")[1]
+
+        body = "    x = x + 1  # [B, T, d]\n    if layer:\n        x = x + 2\n    return unembed(x, trace)\n"
+        self.assertEqual(quiet(), "python\ndef block(x, layer, trace=None):\n" + body)
+        self.assertEqual(quiet("quiet bare"), quiet())
+        self.assertEqual(quiet('from="x =" to="for" quiet'), "python\nx = x + 1  # [B, T, d]\n")
+        self.assertIn('trace("a", layer, x)', quiet("bare"))
+        (self.folder / "traced.py").write_text(TRACED.replace('trace("a", layer, x)', 'trace("a", layer, x + 1)'))
+        self.assertEqual(quiet(), "python\ndef block(x, layer, trace=None):\n" + body)  # what is not shown may change
+        for old, new in (("x = x + 1", "x = x + 3"), ('trace("d", layer, x)', 'x = trace("d", layer, x)')):
+            (self.folder / "traced.py").write_text(TRACED.replace(old, new))
+            self.assertIn(new, quiet())  # what is shown may not
 
     def test_parts(self):
         whole = self.shown("f")

@@ -73,11 +73,11 @@ def _check_sizes(config, where):
         raise BadInput(f"{where}: a head of {config.head_width} numbers is odd, and a rotation turns pairs; correct config.json")
     e = config.experts
     if e and e.active > e.count:
-        raise BadInput(f"{where}: {e.active} experts a token of {e.count}; correct config.json")
+        raise BadInput(f"{where}: {e.active} experts per token of {e.count}; correct config.json")
     if e and e.groups > 1:  # of equal size, of the two at least that rank a group, and enough of them
         each = e.count // e.groups
         if e.count % e.groups or each < 2 or not -(-e.active // each) <= e.best_groups <= e.groups:
-            what = f"{e.active} experts a token from {e.best_groups} of {e.groups} groups"
+            what = f"{e.active} experts per token from {e.best_groups} of {e.groups} groups"
             raise BadInput(f"{where}: {what} cannot be chosen of {e.count} experts; correct config.json")
 
 

@@ -15,12 +15,12 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from examples.ch02.model import load
-from examples.lab.script import Parser, command, dump_json, table
+from examples.lab.script import Parser, command, counted, dump_json, table
 
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="manifest.py", description=__doc__).add("model", "seed", "json")
+    parser = Parser(prog="manifest.py", description=__doc__, keys=__file__).add("model", "seed", "json")
     parser.add_argument("--tensors", action="store_true", help="list every tensor, not only the sums by kind")
     return parser
 
@@ -48,8 +48,8 @@ def main(argv=None):
     print(table(["tensor", "shape", "dtype", "bytes"], [[r["name"], r["shape"], r["dtype"], f"{r['bytes']:,}"] for r in rows]))
     print()
     for what, held in (("parameters", manifest["tensors"]), ("buffers", manifest["buffers"])):
-        count = sum(math.prod(r["shape"]) for r in held)
-        print(f"{what}: {count:,} numbers in {len(held)} tensors, {sum(r['bytes'] for r in held):,} bytes")
+        count, size = sum(math.prod(r["shape"]) for r in held), sum(r["bytes"] for r in held)
+        print(f"{what}: {counted(count, 'number')} in {counted(len(held), 'tensor')}, {counted(size, 'byte')}.")
 
 
 def _by_kind(rows):

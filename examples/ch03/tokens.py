@@ -22,7 +22,7 @@ import torch
 from examples.ch02.config import Config, GPT2Config
 from examples.ch02.layout import embedding_name, is_buffer, tensor_shapes
 from examples.ch02.model import Model, check_finite, load, load_config, seeded
-from examples.lab.script import BadInput, Parser, command, dump_json, table
+from examples.lab.script import BadInput, Parser, command, dump_json, finite, table
 
 TEXT = "Good night, good night! parting is such sweet sorrow"
 PROMPTS = (  # the book's, each of 5 to 18 tokens with the embedded tokenizer and with GPT-2's own
@@ -138,7 +138,7 @@ def embedding_share(config: GPT2Config | Config) -> tuple[int, int]:
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="tokens.py", description=__doc__).add("model", "json")
+    parser = Parser(prog="tokens.py", description=__doc__, keys=__file__).add("model", "json")
     parser.add_argument("--text", default=TEXT, help="what to encode")
     parser.add_argument(
         "--no-special-tokens", action="store_true", help="leave out the tokens that the tokenizer puts before or behind every text"
@@ -171,7 +171,7 @@ def main(argv=None):
         "gpt2": {"embedding_parameters": gpt2_embedding, "parameters": gpt2_total, "embedding_share": gpt2_embedding / gpt2_total},
     }
     if args.json:
-        print(dump_json(value), end="")
+        print(dump_json(finite(value)), end="")
         return
     sizes = f"{len(args.text)} characters, {len(args.text.encode())} bytes, {ids.shape[1]} tokens"
     by_itself = f", {sum(added)} of them added by the tokenizer (--no-special-tokens leaves them out)" if any(added) else ""
@@ -191,7 +191,21 @@ def main(argv=None):
         f"the table: V {model.config.vocab_size:,} x d {model.config.n_embd:,} = {embedding:,} of {total:,} parameters, "
         f"{embedding / total:.1%}"
     )
-    print(f"of GPT-2 small: {gpt2_embedding:,} of {gpt2_total:,}, {gpt2_embedding / gpt2_total:.1%}")
+    print(f"of GPT-2 small: {gpt2_embedding:,} of {gpt2_total:,}, {gpt2_embedding / gpt2_total:.1%}\n")
+    print(repeated(value["ids"], value["pieces"]))
+
+
+def repeated(ids, pieces):
+    """What to see in the rows: the id that stands most often in the text, and that its row is the same wherever it stands."""
+    id = max(ids, key=ids.count)
+    at = [i for i, other in enumerate(ids) if other == id]
+    if len(at) == 1:
+        return "No id stands here twice; one that did would select the same row each time."
+    *most, last = [*map(str, at[:4]), *(["others"] if len(at) > 4 else [])]
+    return (
+        f"{pieces[at[0]]!r} stands at positions {', '.join(most)} and {last} with one id, {id}, and so with one row:\n"
+        "which row a token selects does not depend on where it stands."
+    )
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from examples.lab.experiment import Experiment, largest, relative, tolerance, wo
 from examples.lab.script import Parser, answer, command, progress_bar, table
 
 BOUND = 1e-5  # of the largest logit, for float32 programs that compute the same function
-LONGEST = 2048  # tokens of the longest comparison: of the 8,192 that SmolLM2 takes, the scores are 4.8 GB a layer in float64
+LONGEST = 2048  # tokens of the longest comparison: of the 8,192 that SmolLM2 takes, the scores are 4.8 GB per layer in float64
 
 
 def agreement(ours, theirs):
@@ -196,7 +196,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="agreement.py", description=__doc__)
+    parser = Parser(prog="agreement.py", description=__doc__, keys=__file__)
     return parser.add("model", "dtype", "device", "prompt", "threads", "seed", "json")
 
 

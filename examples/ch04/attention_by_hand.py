@@ -164,7 +164,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="attention_by_hand.py", description=__doc__)
+    parser = Parser(prog="attention_by_hand.py", description=__doc__, keys=__file__)
     parser.add_argument("--layer", type=whole_number(0), default=0, metavar="L", help="layer of the model, from 0")
     parser.add_argument("--head", type=whole_number(0), default=0, metavar="H", help="head of that layer, from 0")
     return parser.add("model", "dtype", "device", "prompt", "threads", "seed", "json")

@@ -253,7 +253,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="causal_mask.py", description=__doc__)
+    parser = Parser(prog="causal_mask.py", description=__doc__, keys=__file__)
     return parser.add("model", "dtype", "device", "prompt", "threads", "seed", "plot", "json")
 
 

@@ -20,9 +20,10 @@ from examples.ch02.families import formulas
 from examples.ch02.model import load_for, run
 from examples.ch03.tokens import random_ids
 from examples.ch04.gpt2_from_scratch import LAYER_POINTS
-from examples.lab.experiment import Experiment, median_after
+from examples.lab.experiment import Experiment
 from examples.lab.figure import bar_style, check_target, label_ends, new_figure, style, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, number_list, progress_bar, table, whole_number
+from examples.lab.timing import median_after
 
 LENGTHS = (16, 128, 512, 1024)
 RUNS = 5  # timed passes of each kind, after a discarded one
@@ -293,7 +294,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="component_timing.py", description=__doc__)
+    parser = Parser(prog="component_timing.py", description=__doc__, keys=__file__)
     about = "by default 16,128,512,1024, as far as the model reaches"
     parser.add_argument("--tokens", type=number_list(1), default=None, metavar="N,N", help=about)
     parser.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help="timed passes after the warm-up")

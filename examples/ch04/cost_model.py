@@ -51,7 +51,7 @@ def parameter_count(config: GPT2Config) -> dict[str, int]:
 def flops_per_token(config: GPT2Config, context: int) -> dict[str, int]:
     """{component: FLOPs, ..., "total"} of the matmuls for one output token that attends over `context` positions.
 
-    A multiply-add is 2 FLOPs, so a matrix costs 2 a weight; q k and the sum over v cost 2 h dh = 2 d each for every position
+    A multiply-add is 2 FLOPs, so a matrix costs 2 per weight; q k and the sum over v cost 2 h dh = 2 d each for every position
     seen. Nothing is halved for the mask. Look-ups, norms, biases, softmax and GELU are not counted. The convention is that of
     Kaplan et al., "Scaling Laws for Neural Language Models" (2020), table 1, with the output projection counted too.
     Raises BadInput for a context outside 1 to n_positions.
@@ -265,7 +265,7 @@ EXPERIMENTS = (
     Experiment(
         "ch04.flops",
         "exact",
-        "Matmul FLOPs follow from the config, 2 a weight and token and 4 L T h dh for attention, and PyTorch's counter agrees.",
+        "Matmul FLOPs follow from the config, 2 per weight and token and 4 L T h dh for attention, and PyTorch's counter agrees.",
         "Matrix products only: softmax, GELU, norms, look-ups and additions are left out, and FLOPs are not time.",
         measure_flops,
         headline=("embedded_pass_of_64_counted", "int"),
@@ -276,7 +276,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="cost_model.py", description=__doc__).add("plot", "json")
+    parser = Parser(prog="cost_model.py", description=__doc__, keys=__file__).add("plot", "json")
     about = "a published shape, embedded, a folder, or a config.json"
     parser.add_argument("--config", default="gpt2", metavar="NAME or FILE", help=about)
     parser.add_argument("--other-depth", type=whole_number(1, 1000), default=48, metavar="L", help="layers to compare with")

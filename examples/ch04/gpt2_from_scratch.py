@@ -255,7 +255,7 @@ def next_token_table(rows):
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="gpt2_from_scratch.py", description=__doc__)
+    parser = Parser(prog="gpt2_from_scratch.py", description=__doc__, keys=__file__)
     return parser.add("model", "dtype", "device", "prompt", "threads", "seed", "json")
 
 

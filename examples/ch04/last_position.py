@@ -18,8 +18,9 @@ from examples.ch02.model import load_for, run
 from examples.ch03.tokens import random_ids
 from examples.ch04.component_timing import Stopwatch, timing_lengths
 from examples.ch04.gpt2_from_scratch import causal_mask
-from examples.lab.experiment import Experiment, median_after
+from examples.lab.experiment import Experiment
 from examples.lab.script import Parser, answer, command, number_list, progress_bar, table, whole_number
+from examples.lab.timing import median_after
 
 LENGTHS = (16, 128, 512)
 RUNS = 5  # timed passes of each kind, after a discarded one
@@ -95,7 +96,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="last_position.py", description=__doc__)
+    parser = Parser(prog="last_position.py", description=__doc__, keys=__file__)
     about = "lengths to time; by default 16,128,512, as far as the model reaches"
     parser.add_argument("--tokens", type=number_list(1), default=None, metavar="N,N", help=about)
     parser.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help="timed passes after the warm-up")

@@ -86,7 +86,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="order_without_positions.py", description=__doc__)
+    parser = Parser(prog="order_without_positions.py", description=__doc__, keys=__file__)
     parser.add_argument("--first", type=whole_number(0), default=FIRST, metavar="ID", help="the id at the start")
     parser.add_argument("--rest", type=whole_number(0), default=REST, metavar="ID", help="the id everywhere else")
     parser.add_argument("--tokens", type=whole_number(3), default=TOKENS, metavar="T", help="ids in all")

@@ -28,7 +28,7 @@ OTHERS = (  # five more texts for the residual stream, of other kinds and length
 
 
 def residual_statistics(model, ids):
-    """The stream after the embedding and after each layer, and what each sublayer added: a list of one dict a layer.
+    """The stream after the embedding and after each layer, and what each sublayer added: a list of one dict per layer.
 
     `layer` 0 is the embedding, i the stream after the i-th layer. rms is over all positions, rms_without_first leaves position
     0 out (None at T = 1). The norms of contributions are L2 over the whole [T, d]. Computed in float64 from the traced tensors.
@@ -217,7 +217,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="residual_trace.py", description=__doc__)
+    parser = Parser(prog="residual_trace.py", description=__doc__, keys=__file__)
     return parser.add("model", "dtype", "device", "prompt", "threads", "seed", "plot", "json")
 
 

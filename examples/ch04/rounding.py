@@ -212,7 +212,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    return Parser(prog="rounding.py", description=__doc__).add("model", "device", "threads", "seed", "json")
+    return Parser(prog="rounding.py", description=__doc__, keys=__file__).add("model", "device", "threads", "seed", "json")
 
 
 @command

@@ -107,7 +107,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="tensor_sizes.py", description=__doc__).add("json")
+    parser = Parser(prog="tensor_sizes.py", description=__doc__, keys=__file__).add("json")
     about = "a published shape, embedded, a folder, or a config.json"
     parser.add_argument("--config", default="gpt2", metavar="NAME or FILE", help=about)
     parser.add_argument("--tokens", type=whole_number(1), default=None, metavar="T", help="by default the full context")

@@ -157,10 +157,13 @@ def report(values):
     v = values["tiny"]
     c = v["config"]
     rows = [[r["point"], "" if r["layer"] is None else r["layer"], r["shape"], f"{r['bytes']:,}"] for r in v["tensors"]]
+    rows = [row for i, row in enumerate(rows) if row != rows[i - 1]]  # the heads' scores are alike: once for all heads of a layer
     parts = [
         f"A random transformer: L {c['n_layer']}, d {c['n_embd']}, h {c['n_head']}, V {c['vocab_size']}, T {v['tokens']}",
         "",
         table(["tensor", "layer", "shape", "bytes"], rows),
+        "",
+        "Each head of a layer has scores of its own, all of this shape.",
         "",
     ]
     for name in ("with", "without"):
@@ -192,7 +195,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="tiny_transformer.py", description=__doc__).add("threads", "seed", "json")
+    parser = Parser(prog="tiny_transformer.py", description=__doc__, keys=__file__).add("threads", "seed", "json")
     parser.add_argument("--layers", type=whole_number(1, 64), default=TinyConfig.n_layer, metavar="L", help="depth")
     parser.add_argument("--tokens", type=whole_number(2), default=8, metavar="T", help="length of the input")
     return parser

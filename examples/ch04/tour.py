@@ -59,7 +59,7 @@ def report(values):
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="tour.py", description=__doc__)
+    parser = Parser(prog="tour.py", description=__doc__, keys=__file__)
     return parser.add("model", "dtype", "device", "prompt", "threads", "seed", "json")
 
 

@@ -101,7 +101,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    return Parser(prog="bigram.py", description=__doc__).add("json")
+    return Parser(prog="bigram.py", description=__doc__, keys=__file__).add("json")
 
 
 @command

@@ -210,8 +210,8 @@ def report(values):
         heads = ["one token drawn in the cycle of", "it was", "in a cycle after", "its length", "which"]
         parts += ["", table(heads, steps)]
     end = (
-        f"{c['in_a_cycle']} of {c['prompts_count']} texts are in a cycle. Of {d['another_token']} draws of another token "
-        f"{d['in_a_cycle_again']} led into one again, {d['back_in_the_old_cycle']} into the old one."
+        f"Texts in a cycle: {c['in_a_cycle']} of {c['prompts_count']}.\nDraws of another token: {d['another_token']}, of which "
+        f"{d['in_a_cycle_again']} led into a cycle again, {d['back_in_the_old_cycle']} into the old one."
     )
     return "\n".join([*parts, "", end])
 
@@ -240,7 +240,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="cycles.py", description=__doc__)
+    parser = Parser(prog="cycles.py", description=__doc__, keys=__file__)
     about = "by default JULIET:, whose cycle comes early; for random weights as many random ids as it has words"
     parser.add_argument("--prompt", default=None, metavar="TEXT", help=about)
     parser.add_argument("--all", action="store_true", help="the book's eight prompts, in two minutes")

@@ -132,7 +132,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="five_candidates.py", description=__doc__)
+    parser = Parser(prog="five_candidates.py", description=__doc__, keys=__file__)
     parser.add_argument("--logits", type=logit_list, default=None, metavar="X,X", help="by default those of five candidates")
     return parser.add("plot", "json")
 

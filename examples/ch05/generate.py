@@ -5,7 +5,7 @@
     python examples/ch05/generate.py --tokens 3 --show-candidates          # what each step had to choose from
     python examples/ch05/generate.py > passage.txt                         # the text alone; the note about it goes to stderr
 
-There is no mode for generation: the loop below calls a forward pass on a text that grows by one token a step. The pass is
+There is no mode for generation: the loop below calls a forward pass on a text that grows by one token per step. The pass is
 chapter 4's, which computes everything anew each time, or any other that gives the logits of the last position.
 """
 
@@ -311,7 +311,7 @@ class _Show:
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="generate.py", description=__doc__)
+    parser = Parser(prog="generate.py", description=__doc__, keys=__file__)
     parser.add_argument("--prompt", default=None, help=f"the text to go on from, by default {PROMPT!r}")
     parser.add_argument("--tokens", type=whole_number(1), default=TOKENS, metavar="N", help="new tokens at most")
     add_sampling(parser, temperature=0.8, top_k=50)

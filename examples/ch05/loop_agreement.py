@@ -135,7 +135,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="loop_agreement.py", description=__doc__)
+    parser = Parser(prog="loop_agreement.py", description=__doc__, keys=__file__)
     parser.add_argument("--tokens", type=whole_number(1), default=25, metavar="N", help="new tokens behind each prompt")
     about = "the first so many prompts go on greedily to the model's last position"
     parser.add_argument("--to-the-end", type=whole_number(0, len(PROMPTS)), default=0, metavar="N", help=about)

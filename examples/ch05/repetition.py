@@ -153,7 +153,7 @@ def draw_repetition(values, path):
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="repetition.py", description=__doc__)
+    parser = Parser(prog="repetition.py", description=__doc__, keys=__file__)
     count = whole_number(1, len(PROMPTS))
     parser.add_argument("--prompts", type=count, default=4, metavar="N", help=f"the last of the book's {len(PROMPTS)}")
     parser.add_argument("--tokens", type=whole_number(WIDTH), default=60, metavar="N", help=f"new ones, a multiple of {WIDTH}")

@@ -208,7 +208,7 @@ def report(values):
     rows = values["choice"]["candidates"]
     left = sum(row["final"] > 0 for row in rows)
     if left == 1:
-        end = "One token is left, so that a draw among what is left is no draw."
+        end = "Only one token is left, so it is chosen whatever the random number is."
     else:
         end = f"One of {left} tokens is drawn, each with its probability over the sum of what is left."
     shown = [[row["candidate"], *candidate_cells(row)] for row in rows]
@@ -250,7 +250,7 @@ def add_sampling(parser, temperature=1.0, top_k=None, top_p=None):
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="sampling.py", description=__doc__).add("json")
+    parser = Parser(prog="sampling.py", description=__doc__, keys=__file__).add("json")
     parser.add_argument("--logits", type=logit_list, default=None, metavar="X,X", help="by default those of five candidates")
     return add_sampling(parser, top_p=0.9)
 

@@ -208,7 +208,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="sampling_agreement.py", description=__doc__)
+    parser = Parser(prog="sampling_agreement.py", description=__doc__, keys=__file__)
     parser.add_argument("--rows", type=whole_number(1, 10**6), default=ROWS, metavar="N", help="rows of random logits")
     parser.add_argument("--draws", type=whole_number(1, 10**6), default=DRAWS, metavar="N", help="draws of one id")
     return parser.add("threads", "seed", "json")

@@ -21,9 +21,10 @@ from examples.ch02.model import load_config, load_for, random_model
 from examples.ch03.tokens import random_ids
 from examples.ch05.generate import generate, whole_text
 from examples.ch10.kv_cache import Cached
-from examples.lab.experiment import Experiment, median_after
+from examples.lab.experiment import Experiment, far_from_record
 from examples.lab.figure import check_target, label_ends, new_figure, style, write_figure
-from examples.lab.script import BadInput, Parser, answer, command, number_list, progress_bar, table, whole_number
+from examples.lab.script import BadInput, Parser, answer, command, counted, number_list, progress_bar, table, whole_number
+from examples.lab.timing import median_after
 
 # four layers and width 64, as published
 TOY = {"model_type": "gpt2", "vocab_size": 256, "n_positions": 64, "n_embd": 64, "n_layer": 4, "n_head": 4}
@@ -258,7 +259,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="cache_cost.py", description=__doc__)
+    parser = Parser(prog="cache_cost.py", description=__doc__, keys=__file__)
     about = f"toy, or a model as elsewhere; by default the counts are of two published shapes and the times of {SHAPE}"
     parser.add_argument("--model", default=None, metavar="SOURCE", help=about)
     about = f"tokens of the prompt; by default {PROMPT}"
@@ -291,9 +292,10 @@ def main(argv=None):
     if args.time:
         with progress_bar("loop", 2 * (args.runs + 1)) as bar:
             values["time"] = measure_time(model, prompt, new, args.runs, args.seed, bar.update)
-    threads = "1 thread" if args.threads == 1 else f"{args.threads} threads"
+    threads = counted(args.threads, "thread")
     head = f"{args.model}: {threads}, torch {torch.__version__}\n\n" if args.time else f"{args.model}\n\n" if named else ""
-    answer(args, values, lambda values: head + report(values), lambda values, path: draw(values["time"], path))
+    far = far_from_record("ch10.time", args, values["time"]) if args.time else ()
+    answer(args, values, lambda values: head + report(values), lambda values, path: draw(values["time"], path), far)
 
 
 if __name__ == "__main__":

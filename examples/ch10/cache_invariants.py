@@ -102,7 +102,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="cache_invariants.py", description=__doc__)
+    parser = Parser(prog="cache_invariants.py", description=__doc__, keys=__file__)
     return parser.add("model", "threads", "seed", "json")
 
 

@@ -3,7 +3,7 @@
     python examples/ch10/cache_memory.py                                        # GPT-3's published shape
     python examples/ch10/cache_memory.py --config gpt2 --bytes 4 --plot memory.svg
 
-2 L h dh numbers a token and sequence: linear in everything, and nothing else.
+2 L h dh numbers per token and sequence: linear in everything, and nothing else.
 """
 
 import sys
@@ -20,7 +20,7 @@ from examples.ch02.model import PUBLISHED, load, load_config
 from examples.ch10.kv_cache import KVCache, cache_bytes, cached_numbers
 from examples.lab.experiment import Experiment
 from examples.lab.figure import check_target, label_ends, new_figure, style, write_figure
-from examples.lab.script import BadInput, Parser, answer, command, number_list, table, whole_number
+from examples.lab.script import BadInput, Parser, answer, command, counted, number_list, table, whole_number
 
 GPT3 = GPT2Config(vocab_size=50257, n_positions=2048, n_embd=12288, n_layer=96, n_head=96)
 GIB = 2**30
@@ -46,7 +46,7 @@ def counted_as_the_tensors():
 def measure(config=GPT3, tokens=None, bytes_per_number=2, batch=1, name="GPT-3"):
     """Bytes of the caches of `batch` sequences at each of `tokens`, by default 1, 512 and the full context, and beside the weights.
 
-    weights_gib: of the same bytes a number. sequences_to_outweigh: at the full context. sequences: caches of so many, for a figure.
+    weights_gib: of numbers of that size. sequences_to_outweigh: at the full context. sequences: caches of so many, for a figure.
     The last three values are of GPT-2, and of the embedded model.
     """
     full = config.n_positions
@@ -88,17 +88,18 @@ def report(values):
     """Text of {"memory": ...}."""
     v = values["memory"]
     window = v["shortest_window"]
+    batch, most = counted(v["batch"], "sequence"), v["sequences_to_outweigh"]
     tokens = f"tokens (in a layer with a window {window:,} at most)" if window else "tokens"
     rows = [[f"{r['tokens']:,}", f"{r['bytes']:,}", f"{r['gib']:,.3f}", f"{r['sequences_to_outweigh']:,}"] for r in v["tokens"]]
     return "\n".join(
         [
-            f"{v['name']}: {v['numbers_a_layer']:,} numbers x {v['layers']} layers x {tokens} x {v['batch']:,} sequence(s) x "
+            f"{v['name']}: {v['numbers_a_layer']:,} numbers x {v['layers']} layers x {tokens} x {batch} x "
             f"{v['bytes_per_number']} bytes",
             "",
             table(["tokens", "cache, bytes", "GiB", "sequences that outweigh the weights"], rows),
             "",
             f"The weights take {v['weights_gib']:,.1f} GiB, once, and each sequence has a cache of its own:",
-            f"at the full context {v['sequences_to_outweigh']:,} sequences outweigh them.",
+            f"at the full context {counted(most, 'sequence')} outweigh{'s' if most == 1 else ''} them.",
         ]
     )
 
@@ -113,7 +114,7 @@ def draw(values, path):
     sequences = [r["sequences"] for r in rows]
     axes.plot(sequences, [r["cache_gib"] for r in rows], label="the sequences'\ncaches", **style(0))
     axes.plot(sequences, [r["weight_gib"] for r in rows], label="the weights,\nonce", **style(1))
-    title = f"Memory of {values['name']}'s shape at {number} a number"
+    title = f"Memory of {values['name']}'s shape at {number} per number"
     axes.set(xlabel="sequences held at once, at the full context", ylabel="memory, GiB", title=title)
     axes.set_ylim(bottom=0)
     label_ends(axes)
@@ -124,7 +125,7 @@ EXPERIMENTS = (
     Experiment(
         "ch10.memory",
         "exact",
-        "A cache takes 2 L h dh T B numbers: in GPT-3's shape at two bytes 4.5 MiB a token and 9 GiB at 2,048.",
+        "A cache takes 2 L h dh T B numbers: in GPT-3's shape at two bytes 4.5 MiB per token and 9 GiB at 2,048.",
         "Keys and values only, of the published shape; nothing about how a serving system lays them out.",
         measure,
         headline=("per_token_mib", "f1"),
@@ -138,7 +139,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="cache_memory.py", description=__doc__)
+    parser = Parser(prog="cache_memory.py", description=__doc__, keys=__file__)
     about = f"GPT-3, {', '.join(PUBLISHED)}, embedded, a folder or a config.json"
     parser.add_argument("--config", default="GPT-3", metavar="NAME or FILE", help=about)
     about = "by default 1, 512 and the full context"

@@ -28,7 +28,7 @@ from examples.lab.script import BadInput, Parser, answer, command, progress_bar,
 
 BOUND = 1e-5  # of the largest logit, for float32 programs that compute the same function
 TEXT = 40  # tokens of the chapter's text
-LONGEST = 1024  # tokens of the longest text that is fed: scores of SmolLM2's 8,192 are 2.4 GB a layer
+LONGEST = 1024  # tokens of the longest text that is fed: scores of SmolLM2's 8,192 are 2.4 GB per layer
 
 
 def some_ids(model, tokens, seed=0):
@@ -313,7 +313,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="cache_parity.py", description=__doc__)
+    parser = Parser(prog="cache_parity.py", description=__doc__, keys=__file__)
     about = "greedy tokens from each prompt, which the library writes as well"
     parser.add_argument("--tokens", type=whole_number(1), default=60, metavar="N", help=about)
     return parser.add("model", "threads", "seed", "json")

@@ -42,7 +42,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="cached_repetition.py", description=__doc__)
+    parser = Parser(prog="cached_repetition.py", description=__doc__, keys=__file__)
     about = f"new ones, a multiple of {WIDTH}; by default to the model's last position"
     parser.add_argument("--tokens", type=whole_number(WIDTH), default=None, metavar="N", help=about)
     return parser.add("model", "threads", "seed", "plot", "json")

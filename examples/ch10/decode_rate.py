@@ -21,8 +21,9 @@ from examples.ch04.library import library_model
 from examples.ch05.generate import generate
 from examples.ch05.loop_agreement import library_greedy
 from examples.ch10.kv_cache import Cached
-from examples.lab.experiment import Experiment, median_after
-from examples.lab.script import Parser, answer, command, progress_bar, table, whole_number
+from examples.lab.experiment import Experiment, far_from_record
+from examples.lab.script import Parser, answer, command, counted, progress_bar, table, whole_number
+from examples.lab.timing import median_after
 
 TOKENS = 64  # of each text
 RUNS = 5  # timed texts of each program, after a discarded one
@@ -41,7 +42,7 @@ def matrices(model):
 
 
 def decode_rates(model, tokens=TOKENS, runs=RUNS, seed=0, timer=time.perf_counter, progress=lambda: None):
-    """Tokens a second of greedy decoding, batch 1, from a prompt of one token: ours, the library's, and the bare floor.
+    """Tokens per second of greedy decoding, batch 1, from a prompt of one token: ours, the library's, and the bare floor.
 
     Ours is `generate` with `Cached`; the library's its own `generate` with its cache and its default, fused attention; the floor
     multiplies every matrix of the model by a vector, once for each token, and does nothing else. They take turns, in another
@@ -98,7 +99,7 @@ def report(values):
         [
             f"{v['tokens']} tokens from a prompt of one, greedy; medians of {v['runs']} runs in turn after a discarded one:",
             "",
-            table(["", "tokens a second", "of the floor"], rows),
+            table(["", "tokens per second", "of the floor"], rows),
             "",
             f"The hand-written loop runs at {v['over_library']:.2f} of the library's speed, and at {v['over_floor']:.2f} of the "
             "floor's.",
@@ -122,7 +123,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="decode_rate.py", description=__doc__)
+    parser = Parser(prog="decode_rate.py", description=__doc__, keys=__file__)
     parser.add_argument("--tokens", type=whole_number(1), default=TOKENS, metavar="N", help="of each text")
     parser.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help="timed runs after a discarded one")
     return parser.add("model", "threads", "seed", "json")
@@ -130,14 +131,15 @@ def options():
 
 @command
 def main(argv=None):
-    """Print tokens a second, beside the library and the floor."""
+    """Print tokens per second, beside the library and the floor."""
     args = options().parse_args(argv)
     model = load_for(args)
     require(model.config, "gpt2", "the floor of decoding")
     with progress_bar("text", 3 * (args.runs + 1)) as bar:
         values = {"decode": measure(model, args.tokens, args.runs, args.seed, bar.update)}
-    threads = "1 thread" if args.threads == 1 else f"{args.threads} threads"
-    answer(args, values, lambda values: f"{args.model}: {threads}, torch {torch.__version__}\n" + report(values))
+    threads = counted(args.threads, "thread")
+    head, far = f"{args.model}: {threads}, torch {torch.__version__}\n", far_from_record("ch10.decode", args, values["decode"])
+    answer(args, values, lambda values: head + report(values), notes=far)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class KVCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of keys and values, full or not, as `cache_bytes` counts them; the ids, 8 bytes a token, are not in it."""
+        """Bytes of keys and values, full or not, as `cache_bytes` counts them; the ids, 8 bytes per token, are not in it."""
         return sum(x.nbytes for x in (*self.keys, *self.values))
 
     def __bool__(self):
@@ -296,7 +296,7 @@ def measure(model, ids, tokens=NEW, progress=lambda: None):
 def report(values):
     """Text of {"kv-cache": ...}."""
     v = values["kv-cache"]
-    window, what = v["shortest_window"], "short vectors a layer" if v["latent"] else "pairs a layer and head"
+    window, what = v["shortest_window"], "short vectors per layer" if v["latent"] else "pairs per layer and head"
     but = f" A layer with a window keeps only the last {window} of these." if window and window < v["pairs"] else ""
     return "\n".join(
         [
@@ -307,7 +307,7 @@ def report(values):
             f"The cache holds {v['pairs']:,} {what}, those of the prompt's {v['prompt_tokens']} tokens and of "
             f"{v['new_tokens'] - 1} new ones:",
             f"the last token was chosen and not yet fed.{but}",
-            f"It takes {v['bytes_per_token']:,} bytes a token{', while no window is full' if window else ''}, "
+            f"It takes {v['bytes_per_token']:,} bytes per token{', while no window is full' if window else ''}, "
             f"{v['full_context_bytes']:,} for all {v['full_context']:,} positions.",
             "",
             f"Positions computed: {v['computed']:,} with the cache; without it {v['without_cache']:,}, {v['ratio']:.1f} times "
@@ -322,7 +322,7 @@ def report(values):
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="kv_cache.py", description=__doc__)
+    parser = Parser(prog="kv_cache.py", description=__doc__, keys=__file__)
     about = "new tokens, as far as the model reaches"
     parser.add_argument("--tokens", type=whole_number(1), default=NEW, metavar="N", help=about)
     return parser.add("model", "dtype", "prompt", "threads", "seed", "json")

@@ -1,4 +1,4 @@
-"""Chapter 10's pictures: the cache growing by a column a step, and a ring buffer at its wrap.
+"""Chapter 10's pictures: the cache growing by a column per step, and a ring buffer at its wrap.
 
     python examples/ch10/pictures.py --into .
 
@@ -30,7 +30,7 @@ INDEXED = 13  # points: the index of a letter is smaller, and has to be read too
 
 
 def draw_growth(path):
-    """The cache grows by a column a step: the prompt fills its columns in one pass, each later token adds one and reads all."""
+    """The cache grows by a column per step: the prompt fills its columns in one pass, each later token adds one and reads all."""
     figure, (axes,) = new_picture((PAGE, 2.7))
     places = [0, 5, 10.5, 17]
     for step in range(STEPS + 1):

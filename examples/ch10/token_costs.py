@@ -105,7 +105,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="token_costs.py", description=__doc__)
+    parser = Parser(prog="token_costs.py", description=__doc__, keys=__file__)
     about = "GPT-3, a published shape as gpt2 or llama-3-8b, embedded, a folder or a config.json; several of them"
     parser.add_argument("--config", nargs="+", default=list(NAMES), metavar="NAME or FILE", help=about)
     parser.add_argument("--prompt-tokens", type=whole_number(1), default=PROMPT, metavar="P", help="tokens of the prompt")

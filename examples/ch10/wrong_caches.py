@@ -176,7 +176,7 @@ def guarded(ids, config, cache, at, mask):
     right = torch.arange(past + T) <= torch.arange(past, past + T)[:, None]  # [T, S], True: to be seen
     seen = torch.ones_like(right) if mask is None else mask == 0
     if not torch.equal(seen, right):
-        raise BadInput(f"the first new position sees {int(seen[0].sum())} positions, not {past + 1}; align the mask bottom right")
+        raise BadInput(f"positions that the first new one sees: {int(seen[0].sum())}, not {past + 1}; align the mask bottom right")
 
 
 def guard(model, name, ids, prompt, capacity):
@@ -270,6 +270,7 @@ def report(values):
         for r, g in zip(v["failures"], guards["failures"], strict=True)
     ]
     count, off = len(rows), [r for r in v["failures"] if r["first"] is not None]
+    texts = [f"The right continuation: {v['right_text']!r}", *(f"{r['failure']}: {r['text']!r}" for r in v["failures"])]
     return "\n".join(
         [
             f"{v['tokens']} tokens, a prompt of {v['prompt']} and then one by one; the ring buffer holds {v['ring_capacity']}.",
@@ -277,8 +278,7 @@ def report(values):
             "",
             table(["failure", "first wrong position", "off there", "off at most", "argmax moved", "raised"], rows),
             "",
-            f"The right continuation: {v['right_text']!r}",
-            *(f"{r['failure']}: {r['text']!r}" for r in v["failures"]),
+            *(fill(line, 100, subsequent_indent="  ") for line in texts),
             "",
             "What stops each:",
             *(
@@ -346,7 +346,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="wrong_caches.py", description=__doc__)
+    parser = Parser(prog="wrong_caches.py", description=__doc__, keys=__file__)
     return parser.add("model", "threads", "seed", "plot", "json")
 
 

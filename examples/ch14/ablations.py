@@ -25,7 +25,7 @@ from examples.ch03.tokens import decode
 from examples.ch14.held_text import bins, cycle, greedy, held_windows, losses, prompt
 from examples.lab.experiment import Experiment
 from examples.lab.figure import BLACK, PAGE, SMALL, check_target, new_panels, plain_ticks, style, write_figure
-from examples.lab.script import BadInput, Parser, answer, command, progress_bar, table, whole_number
+from examples.lab.script import BadInput, Parser, answer, command, counted, progress_bar, table, whole_number
 
 UNTOUCHED, UNMASKED = "as it is", "no causal mask"
 NEW = 30  # tokens generated
@@ -75,7 +75,7 @@ def chosen(model, names=None):
 def measure(model, tokens=None, new=NEW, names=None, progress=lambda: None):
     """What each ablation does on the held text: `rows`, the untouched model's first, and how they were measured.
 
-    loss: nats a token over all `positions`, and by_position in each of `stretches`, [{first, last, loss}], of which the first has
+    loss: nats per token over all `positions`, and by_position in each of `stretches`, [{first, last, loss}], of which the first has
     `stretch` positions. more: by how much it is above the untouched model's; first_more and last_more, of the first stretch and the
     last. argmax_kept: at how many positions the most probable token is the untouched model's. text: what `greedy` goes on with, and
     writes, its start on one line; same_tokens: how many of its first tokens are the untouched model's; cycle: the period in which
@@ -188,7 +188,7 @@ def report(values):
         )
     return "\n".join(
         [
-            f"{found['windows']} window(s) of {found['window']:,} positions of a held text; losses in nats a token",
+            f"{counted(found['windows'], 'window')} of {found['window']:,} positions of a held text; losses in nats per token",
             "",
             table(["", "loss", "argmax kept", f"tokens kept, of {found['new']}"], kept),
             "",
@@ -279,7 +279,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="ablations.py", description=__doc__).add("model", "threads", "seed", "plot", "json")
+    parser = Parser(prog="ablations.py", description=__doc__, keys=__file__).add("model", "threads", "seed", "plot", "json")
     about = "positions of the held text to measure on, in whole windows; by default all"
     parser.add_argument("--tokens", type=whole_number(1), metavar="N", help=about)
     parser.add_argument("--new", type=whole_number(1, 1000), default=NEW, metavar="N", help="tokens to generate")

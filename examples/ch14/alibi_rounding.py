@@ -81,7 +81,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="alibi_rounding.py", description=__doc__)
+    parser = Parser(prog="alibi_rounding.py", description=__doc__, keys=__file__)
     about = "lengths of the text; the time grows with their squares"
     parser.add_argument("--tokens", type=number_list(1), default=[64, 512, TOKENS], metavar="N,N", help=about)
     return parser.add("threads", "seed", "json")

@@ -3,7 +3,7 @@
     python examples/ch14/choice_effects.py
     python examples/ch14/choice_effects.py --context 2000 --batch 1
 
-Everything else stays as it is: parameters, cache, FLOPs of a token, bytes of a decode step. They are counts, at two bytes a number.
+Everything else stays as it is: parameters, cache, FLOPs of a token, bytes of a decode step: counts, at two bytes per number.
 """
 
 import sys
@@ -26,9 +26,9 @@ NAMED = ("attention", "feed-forward", "window", "activation")  # the choices tha
 
 
 def option_effects(load=SERVED):
-    """What each option does to Llama-3-8B's shape, everything else as it is: parameters, cache, FLOPs, memory, bytes a step.
+    """What each option does to Llama-3-8B's shape, everything else as it is: parameters, cache, FLOPs, memory, bytes per step.
 
-    One row for each of OPTIONS, at `load`, (tokens of each sequence, sequences), two bytes a number; cache_bytes: of one sequence;
+    One row for each of OPTIONS, at `load`, (tokens of each, sequences), two bytes per number; cache_bytes: of one sequence;
     families: its takers. Raises BadInput for more tokens than the shape has positions.
     """
     base, used, rows = config_named(BASE), users(), []
@@ -140,7 +140,7 @@ def report(values):
         + [r[k].replace(" = ", " =\n") for k in ("cheapest", "dearest")]
         for r in v["ranking"]
     ]
-    heads = ["choice: option", "parameters, 10^6", "KiB a token", "MiB a text", "GFLOP a token"]
+    heads = ["choice: option", "parameters, 10^6", "KiB per token", "MiB per text", "GFLOP"]
     names = [name.replace("-", "_") for name in NAMED]
     loads = [
         [f"{r['positions']:,} x {r['sequences']}", *(f"{r[n]:.2f}" for n in names), f"{r['rest']:.2f}", r["first"]]
@@ -148,16 +148,16 @@ def report(values):
     ]
     return "\n".join(
         [
-            f"What one option does to {v['base']}'s shape, two bytes a number; (base): what it is.",
-            f"KiB and MiB are of the cache, a text is of {v['tokens']:,} positions.",
+            f"What one option does to {v['base']}'s shape, two bytes per number; (base): what it is.",
+            f"KiB and MiB are of the cache, GFLOP of one token; a text is of {v['tokens']:,} positions.",
             "",
             table(heads, shown),
             "",
             f"The dearest option of each choice over the cheapest: {v['sequences']:,} sequences of {v['tokens']:,} positions",
             "",
-            table(["choice", "bytes a step", "bytes held", "FLOPs", "cheapest option", "dearest option"], ranks),
+            table(["choice", "bytes per step", "bytes held", "FLOPs", "cheapest option", "dearest option"], ranks),
             "",
-            "Bytes a step, dearest over cheapest, by the load: positions x sequences",
+            "Bytes per step, dearest over cheapest, by the load: positions x sequences",
             "",
             table(["load", *NAMED, "rest, at most", "first"], loads),
             "",
@@ -172,7 +172,7 @@ EXPERIMENTS = (
         "ch14.effects",
         "exact",
         "Attention changes a large decode step of Llama-3-8B the most, then the feed-forward network, then the window.",
-        "One shape, 32 sequences of 8,192 positions at two bytes a number; what an option does to quality is not in it.",
+        "One shape, 32 sequences of 8,192 positions at two bytes per number; what an option does to quality is not in it.",
         measure,
         headline=("attention_step_ratio", "f1"),
         model="the configurations kept in configs.json",
@@ -184,7 +184,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="choice_effects.py", description=__doc__)
+    parser = Parser(prog="choice_effects.py", description=__doc__, keys=__file__)
     parser.add_argument("--context", type=whole_number(1, MOST), default=SERVED[0], metavar="N", help="positions of each sequence")
     parser.add_argument("--batch", type=whole_number(1, MOST), default=SERVED[1], metavar="B", help="sequences at once")
     return parser.add("json")

@@ -232,7 +232,7 @@ def _report_cost(v):
     rows = [[name.replace("_", " "), f"{n:,}", f"{active[name]:,}"] for name, n in parts.items()]
     work = [[name.replace("_", " "), f"{n:,}"] for name, n in flops.items()]
     text = [
-        f"{v['config']}, model_type {v['model_type']}; {v['bytes_per_number']} bytes a number",
+        f"{v['config']}, model_type {v['model_type']}; {v['bytes_per_number']} bytes per number",
         "",
         table(["component", "parameters", "of these active"], rows),
         "",
@@ -244,7 +244,7 @@ def _report_cost(v):
     if v["flops_per_token_expanded"] is not None:
         text.append(
             f"Latent attention absorbed; expanded it is {v['flops_per_token_expanded']:,} FLOPs and "
-            f"{v['kv_bytes_per_token_expanded']:,} bytes a token."
+            f"{v['kv_bytes_per_token_expanded']:,} bytes per token."
         )
     end = f"A token adds {v['kv_bytes_per_token']:,} bytes to the cache while no window is full;"
     return "\n".join([*text, end, f"{v['batch']:,} x {v['context']:,} positions take {v['cache_bytes']:,}."])
@@ -281,12 +281,12 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="costs.py", description=__doc__)
+    parser = Parser(prog="costs.py", description=__doc__, keys=__file__)
     parser.add_argument("--config", default="llama-3-8b", metavar="NAME or FILE", help=SOURCE)
     about = "positions of each sequence; by default 2,000, or as many as the config has"
     parser.add_argument("--context", type=whole_number(1, MOST), default=None, metavar="N", help=about)
     parser.add_argument("--batch", type=whole_number(1, MOST), default=1, metavar="B", help="sequences at once")
-    parser.add_argument("--bytes", type=whole_number(1, 8), default=2, metavar="N", help="bytes a number")
+    parser.add_argument("--bytes", type=whole_number(1, 8), default=2, metavar="N", help="bytes per number")
     about = "every published configuration beside transformers' own model instead; about fifteen seconds"
     parser.add_argument("--all", action="store_true", help=about)
     return parser.add("json")

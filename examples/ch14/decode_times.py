@@ -22,8 +22,8 @@ from examples.ch03.tokens import random_ids
 from examples.ch10.kv_cache import KVCache, stream_cached
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14.decode_trace import decode_step, step_times
-from examples.lab.experiment import Experiment
-from examples.lab.script import BadInput, Parser, answer, command, number_list, progress_bar, table, whole_number
+from examples.lab.experiment import Experiment, far_from_record
+from examples.lab.script import BadInput, Parser, answer, command, counted, number_list, progress_bar, table, whole_number
 
 CONTEXTS, RUNS = (16, 512, 2000), 9
 
@@ -147,7 +147,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="decode_times.py", description=__doc__)
+    parser = Parser(prog="decode_times.py", description=__doc__, keys=__file__)
     parser.add_argument("--context", type=number_list(1), default=list(CONTEXTS), metavar="N,N", help="positions cached")
     parser.add_argument("--batch", type=whole_number(1, 10**4), default=1, metavar="B", help="sequences at once")
     parser.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help="timed steps after the warm-up")
@@ -162,9 +162,9 @@ def main(argv=None):
     model = load_for(args)
     with progress_bar("step", len(args.context) * (args.runs + 1)) as bar:
         values = {"decode": measure(model, args.context, args.batch, args.runs, progress=bar.update)}
-    threads = "1 thread" if args.threads == 1 else f"{args.threads} threads"
+    threads = counted(args.threads, "thread")
     head = f"{args.model}: float32, {threads}, torch {torch.__version__}\n"
-    answer(args, values, lambda values: head + report(values))
+    answer(args, values, lambda values: head + report(values), notes=far_from_record("ch14.decode", args, values["decode"]))
 
 
 if __name__ == "__main__":

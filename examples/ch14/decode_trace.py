@@ -21,7 +21,7 @@ from examples.ch14.configs import SOURCE, config_named
 from examples.ch14.costs import FORMS, MOST, attention_matrices, cached_numbers, network_matrices, parameter_count, seen
 from examples.lab.experiment import Experiment
 from examples.lab.figure import check_target, label_ends, new_figure, plain_ticks, style, write_figure
-from examples.lab.script import BadInput, Parser, answer, command, table, whole_number
+from examples.lab.script import BadInput, Parser, answer, command, counted, table, whole_number
 
 ACCELERATOR = {  # by its data sheet; FLOP/s are of bfloat16, dense
     **{"name": "H100 SXM", "flop_per_s": 989e12, "bytes_per_s": 3.35e12, "memory_bytes": 80e9},
@@ -40,7 +40,7 @@ def decode_step(config: Config, context: int, batch: int = 1, bytes_per_number: 
 
     operations: [{operation, times, flops, weight_bytes, cache_bytes, written_bytes, activation_bytes}], each for all its `times`
     together. The new token attends over context + 1 positions, its own included; it reads the cached ones and writes its own.
-    Weights are read once a step, whatever the batch; of a mixture as many experts as the batch is expected to choose, if all are
+    Weights are read once per step, whatever the batch; of a mixture as many experts as the batch is expected to choose, if all are
     equally likely: E (1 - (1 - k/E)^batch). Activations are the vectors of the new tokens that an operation reads and writes, each
     once. FLOPs are those of the matmuls, as in `flops_per_token`; form: of latent attention, as there. Raises BadInput for no
     sequence, a context below 0, and an unknown form.
@@ -233,8 +233,8 @@ def report(values):
     rows = [[r["operation"], r["times"], *numbers(r)] for r in v["operations"]] + [["total", "", *numbers(sums)]]
     heads = ["operation", "times", "MFLOP", "weights", "cache", "written", "vectors"]
     text = [
-        f"{v['config']}: one new token for each of {v['batch']:,} sequences with {v['context']:,} cached, "
-        f"{v['bytes_per_number']} bytes a number.",
+        f"{v['config']}: one new token for each of {counted(v['batch'], 'sequence')} with {v['context']:,} cached, "
+        f"{v['bytes_per_number']} bytes per number.",
         "MB, 10^6 bytes, of weights and cache read, of cache written, and of the new tokens' vectors:",
         "",
         table(heads, rows),
@@ -279,7 +279,7 @@ def draw(values, path):
     axes.minorticks_off()
     plain_ticks(axes.yaxis)
     n = values["bytes_per_number"]
-    title = f"{values['config']} at {'two' if n == 2 else n} bytes a number"
+    title = f"{values['config']} at {'two' if n == 2 else n} bytes per number"
     axes.set(xlabel="sequences at once", ylabel="GB read in one decode step", title=title)
     label_ends(axes)
     write_figure(figure, path)
@@ -303,11 +303,11 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="decode_trace.py", description=__doc__)
+    parser = Parser(prog="decode_trace.py", description=__doc__, keys=__file__)
     parser.add_argument("--config", default="llama-3-8b", metavar="NAME or FILE", help=SOURCE)
     parser.add_argument("--context", type=whole_number(1, MOST), default=2000, metavar="N", help="positions cached")
     parser.add_argument("--batch", type=whole_number(1, MOST), default=1, metavar="B", help="sequences at once")
-    parser.add_argument("--bytes", type=whole_number(1, 8), default=2, metavar="N", help="bytes a number")
+    parser.add_argument("--bytes", type=whole_number(1, 8), default=2, metavar="N", help="bytes per number")
     parser.add_argument("--form", choices=FORMS, default=FORMS[0], help="of latent attention, where a config has it")
     parser.add_argument("--tflops", type=_positive, default=PEAK / 1e12, metavar="X", help="10^12 FLOP/s of the machine")
     parser.add_argument("--tbps", type=_positive, default=BANDWIDTH / 1e12, metavar="X", help="10^12 bytes/s of its memory")

@@ -275,7 +275,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="family_agreement.py", description=__doc__)
+    parser = Parser(prog="family_agreement.py", description=__doc__, keys=__file__)
     about = f"only the cases of one model_type: {', '.join(peers.TINY)}"
     parser.add_argument("--family", choices=list(peers.TINY), default=None, metavar="KIND", help=about)
     return parser.add("threads", "seed", "json")

@@ -16,7 +16,7 @@ from examples.lab.script import BadInput
 HERE = Path(__file__).resolve().parent
 PLAY = HERE / "held_play.txt"  # the start of Macbeth, as the embedded model's training prepares it and holds it out
 ESSAY = HERE / "held_essay.txt"  # written for this book, so that no model can have been trained on it
-LONGEST = 2048  # tokens of the longest window: of the 8,192 that SmolLM2 takes, the scores are 2.4 GB a layer
+LONGEST = 2048  # tokens of the longest window: of the 8,192 that SmolLM2 takes, the scores are 2.4 GB per layer
 BINS = 8  # of positions
 ROWS = 256  # positions whose logits are widened to float64 at once: V numbers of 8 bytes each
 
@@ -73,7 +73,7 @@ def losses(ids: torch.Tensor, model: Model, causal: bool = True) -> tuple[torch.
     position nothing lies ahead, and only the streams of the earlier ones are other than those the weights were trained on.
     """
     nats, best = [], []
-    for row in ids:  # one at a time: the logits of a real vocabulary are 0.2 MB a position
+    for row in ids:  # one at a time: the logits of a real vocabulary are 0.2 MB per position
         logits = run(model, row[None, :-1], causal=causal)[0]  # [T, V]
         found = logits.argmax(-1)  # [T]
         best.append(torch.where(logits.isfinite().all(-1), found, -1))

@@ -3,9 +3,9 @@
     python examples/ch14/latent_attention.py
     python examples/ch14/latent_attention.py --context 32768
 
-Keys and values are images of one short vector a position. Expanded, they are made once and kept for every head; absorbed, only the
-short vector is kept, and the matrices that would expand it act on the query and on the result. That both give the same logits is
-measured on the tiny DeepSeek-V3; what they cost is counted for the published one.
+Keys and values are images of one short vector per position. Expanded, they are made once and kept for every head; absorbed,
+only the short vector is kept, and the matrices that would expand it act on the query and on the result. That both give the same
+logits is measured on the tiny DeepSeek-V3; what they cost is counted for the published one.
 """
 
 import sys
@@ -40,7 +40,7 @@ def absorbed(tokens=LENGTH, seed=0):
 def measure(context=CONTEXT, seed=0):
     """Both forms: how far their logits are apart, a `tolerance` of the largest one, and what each costs in the published shape.
 
-    forms: FLOPs of one token that attends over `context` positions, and what the cache has of each, at two bytes a number.
+    forms: FLOPs of one token that attends over `context` positions, and what the cache has of each, at two bytes per number.
     """
     config, found = config_named(MODEL), absorbed(seed=seed)
     forms = [
@@ -70,7 +70,7 @@ def report(values):
         [r["form"], f"{r['gflop_per_token']:.1f}", f"{r['numbers_per_layer']:,}", f"{r['kv_bytes_per_token']:,}"]
         for r in v["forms"]
     ]
-    heads = ["form", f"GFLOP a token at {v['context']:,}", "numbers a layer and position", "cache, bytes a token"]
+    heads = ["form", f"GFLOP per token at {v['context']:,}", "numbers per layer and position", "cache, bytes per token"]
     held = "within" if v["held"] else "OUTSIDE"
     return "\n".join(
         [
@@ -102,7 +102,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="latent_attention.py", description=__doc__)
+    parser = Parser(prog="latent_attention.py", description=__doc__, keys=__file__)
     about = "positions that the token attends over"
     parser.add_argument("--context", type=whole_number(1), default=CONTEXT, metavar="N", help=about)
     return parser.add("threads", "seed", "json")

@@ -154,7 +154,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="llama_agreement.py", description=__doc__)
+    parser = Parser(prog="llama_agreement.py", description=__doc__, keys=__file__)
     parser.add("model", "prompt", "threads", "seed", "json").set_defaults(model=REAL)
     about = "greedy tokens to compare, as far as the model reaches"
     parser.add_argument("--tokens", type=whole_number(1), default=TOKENS, metavar="N", help=about)
@@ -173,7 +173,7 @@ def main(argv=None):
         found = measure(model, ids, texts, args.tokens, seed=args.seed, progress=bar.update)
     c = model.config
     head = (
-        f"{args.model}: a Llama of {c.n_layer} layers, width {c.n_embd}, {c.n_head} heads with {c.kv_heads} of keys and values, "
+        f"{args.model}:\na Llama of {c.n_layer} layers, width {c.n_embd}, {c.n_head} heads with {c.kv_heads} of keys and values, "
         f"{found['parameters']:,} parameters\n\n"
     )
     answer(args, {"agreement": found}, lambda values: head + report(values))

@@ -171,7 +171,7 @@ def rotation(at: Tensor, rope: Rope, dh: int, dtype: torch.dtype = torch.float32
 
 
 def frequencies(rope: Rope, dh: int, device="cpu") -> Tensor:
-    """Radians a position [dh / 2], as the rope says: plain, "linear" (divided by a factor), "factors" (each by its own), "llama3"
+    """Radians per position [dh / 2], as the rope says: plain, "linear" (divided by a factor), "factors" (each by its own), "llama3"
     or "yarn".
 
     llama3 (Meta's Llama 3.1): a frequency whose wavelength is short against the original context stays, a long one is divided by
@@ -255,7 +255,7 @@ def default_model(prompt=None):
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="llama_from_scratch.py", description=__doc__)
+    parser = Parser(prog="llama_from_scratch.py", description=__doc__, keys=__file__)
     about = f"a folder, a .gguf file, random:NAME or a hub id; by default smollm2, or {TINY} where that is not installed"
     parser.add_argument("--model", default=None, metavar="SOURCE", help=about)
     return parser.add("dtype", "device", "prompt", "threads", "seed", "json")

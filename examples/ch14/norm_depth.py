@@ -191,7 +191,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="norm_depth.py", description=__doc__).add("threads", "seed", "plot", "json")
+    parser = Parser(prog="norm_depth.py", description=__doc__, keys=__file__).add("threads", "seed", "plot", "json")
     parser.add_argument("--layers", type=number_list(1), default=list(LAYERS), metavar="N,N", help="depths")
     parser.add_argument("--seeds", type=whole_number(1, 1000), default=SEEDS, metavar="N", help="models of each kind")
     return parser

@@ -33,7 +33,7 @@ LAST = 20  # steps whose mean loss counts
 
 
 def training(norm_place, layers, seed=0, steps=STEPS, rate=RATE, width=64, warm_up=1, progress=lambda: None):
-    """A random model trained by Adam on the bytes of the held play: the mean loss of the last 20 steps, nats a byte.
+    """A random model trained by Adam on the bytes of the held play: the mean loss of the last 20 steps, nats per byte.
 
     Batches of 8 sequences of 32 bytes, learned positions; the same batches for each place of the norms. warm_up: the steps over
     which the rate rises to its value. progress: called after each step.
@@ -58,7 +58,7 @@ def training(norm_place, layers, seed=0, steps=STEPS, rate=RATE, width=64, warm_
 
 
 def byte_entropy():
-    """Nats a byte of the held play when each byte is guessed by its frequency in it."""
+    """Nats per byte of the held play when each byte is guessed by its frequency in it."""
     share = torch.bincount(torch.tensor(list(PLAY.read_bytes()))).double()
     share = share[share > 0] / share.sum()
     return -(share * share.log()).sum().item()
@@ -105,7 +105,7 @@ def report(values):
     found = values["training"]
     rows = [[r["norm_place"], r["layers"], f"{r['loss']:.2f}", " ".join(f"{x:.2f}" for x in r["losses"])] for r in found["rows"]]
     parts = [
-        f"Trained for {found['steps']:,} steps at a rate of {found['rate']:g}; the loss of the last {LAST} steps, nats a byte:",
+        f"Trained for {found['steps']:,} steps at a rate of {found['rate']:g}; the loss of the last {LAST} steps, nats per byte:",
         "",
         table(["norms", "layers", "mean loss", "by seed"], rows),
         "",
@@ -159,7 +159,7 @@ def _rate(text):
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="norm_training.py", description=__doc__).add("threads", "seed", "json")
+    parser = Parser(prog="norm_training.py", description=__doc__, keys=__file__).add("threads", "seed", "json")
     parser.add_argument("--layers", type=number_list(1), default=[4, 12], metavar="N,N", help="depths")
     parser.add_argument("--places", nargs="+", choices=PLACES, default=["pre", "post"], help="where the norms stand")
     parser.add_argument("--seeds", type=whole_number(1, 100), default=1, metavar="N", help="models of each kind")

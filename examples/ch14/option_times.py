@@ -26,7 +26,7 @@ from examples.ch03.tokens import random_ids
 from examples.ch14.decode_times import check_contexts, filled, one_step, turns
 from examples.ch14.decode_trace import decode_step
 from examples.lab.experiment import Experiment
-from examples.lab.script import Parser, answer, command, progress_bar, table, whole_number
+from examples.lab.script import Parser, answer, command, counted, progress_bar, table, whole_number
 
 RUNS = 15
 ZERO, AGAIN = "as it is", "as it is, once more"
@@ -98,7 +98,8 @@ def report(values):
     noise += [f"- {r['option']}: {r['ratio']:.2f} times its time, half of the runs from {spread(r)};" for r in same]
     return "\n".join(
         [
-            f"{v['sequences']:,} sequences of {v['context']:,} positions; medians of {v['runs']} steps of each kind in turn.",
+            f"{counted(v['sequences'], 'sequence')} of {v['context']:,} positions; "
+            f"medians of {v['runs']} steps of each kind in turn.",
             "Times and bytes are over those of the model as it is, times over its own in the same turn:",
             "",
             table(["option", "ms", "time", "half of the runs", "bytes"], rows),
@@ -126,7 +127,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="option_times.py", description=__doc__)
+    parser = Parser(prog="option_times.py", description=__doc__, keys=__file__)
     parser.add_argument("--context", type=whole_number(4), default=1000, metavar="N", help="positions cached")
     parser.add_argument("--batch", type=whole_number(1, 10**4), default=8, metavar="B", help="sequences at once")
     parser.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help="timed steps after the warm-up")
@@ -141,8 +142,8 @@ def main(argv=None):
     model = load_for(args)
     with progress_bar("step") as bar:
         values = {"option-times": measure(model, args.context, args.batch, args.runs, progress=bar.update)}
-    threads = "1 thread" if args.threads == 1 else f"{args.threads} threads"
-    head = f"{args.model}'s shape: random weights, float32, {threads}, torch {torch.__version__}\n"
+    settings = f"random weights, float32, {counted(args.threads, 'thread')}, torch {torch.__version__}"
+    head = f"{args.model}'s shape:\n{settings}\n"
     answer(args, values, lambda values: head + report(values))
 
 

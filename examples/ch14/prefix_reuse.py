@@ -210,7 +210,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="prefix_reuse.py", description=__doc__)
+    parser = Parser(prog="prefix_reuse.py", description=__doc__, keys=__file__)
     about = "positions to move the text by; by default 1,100,1000, as far as the model reaches"
     parser.add_argument("--shifts", type=number_list(1), default=None, metavar="N,N", help=about)
     return parser.add("model", "prompt", "threads", "seed", "json")

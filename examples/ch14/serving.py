@@ -125,7 +125,7 @@ def report(values):
         [
             *text,
             f"Of those that have {v['tokens']:,} positions the cheapest to hold is {v['cheapest']},\n{same};",
-            f"for a single text it is {v['cheapest_of_one_text']}. Fewest bytes a token are read of {v['cheapest_to_read']}.",
+            f"for a single text it is {v['cheapest_of_one_text']}. Fewest bytes per token are read of {v['cheapest_to_read']}.",
         ]
     )
 
@@ -143,7 +143,7 @@ def draw(values, path):
     axes.margins(y=0.02)
     n = values["bytes_per_number"]
     title = f"What a model holds in memory, at {values['tokens']:,} positions or as many as it has"
-    axes.set(xlabel=f"GiB, at {'two' if n == 2 else n} bytes a number")
+    axes.set(xlabel=f"GiB, at {'two' if n == 2 else n} bytes per number")
     figure.suptitle(title, x=0.01, ha="left")
     axes.legend(loc="lower right")
     write_figure(figure, path)
@@ -167,12 +167,12 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="serving.py", description=__doc__)
+    parser = Parser(prog="serving.py", description=__doc__, keys=__file__)
     about = f"{SOURCE}; several of them; by default all of configs.json"
     parser.add_argument("--config", nargs="+", default=None, metavar="NAME or FILE", help=about)
     parser.add_argument("--context", type=whole_number(1, MOST), default=SERVED[0], metavar="N", help="positions of each sequence")
     parser.add_argument("--batch", type=whole_number(1, MOST), default=SERVED[1], metavar="B", help="sequences at once")
-    parser.add_argument("--bytes", type=whole_number(1, 8), default=2, metavar="N", help="bytes a number")
+    parser.add_argument("--bytes", type=whole_number(1, 8), default=2, metavar="N", help="bytes per number")
     return parser.add("plot", "json")
 
 

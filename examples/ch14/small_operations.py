@@ -98,7 +98,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="small_operations.py", description=__doc__)
+    parser = Parser(prog="small_operations.py", description=__doc__, keys=__file__)
     parser.add_argument("--context", type=number_list(1), default=list(CONTEXTS), metavar="N,N", help="positions cached")
     parser.add_argument("--batch", type=whole_number(1, 10**4), default=1, metavar="B", help="sequences at once")
     parser.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help="timed steps after the warm-up")

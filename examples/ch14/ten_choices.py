@@ -232,7 +232,7 @@ def report(values):
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="ten_choices.py", description=__doc__)
+    parser = Parser(prog="ten_choices.py", description=__doc__, keys=__file__)
     parser.add_argument("--config", default=None, metavar="NAME or FILE", help=f"explain {SOURCE}")
     return parser.add("json")
 

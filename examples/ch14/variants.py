@@ -147,7 +147,7 @@ def attention(x, weights, config, layer, at, mask, trace, cache=None):
 
 
 def latent_attention(x, weights, config, layer, at, mask, trace, cache=None):
-    """MLA: keys and values are made from one short vector a position, which with one turned key is all that a cache holds.
+    """MLA: keys and values are made from one short vector per position, which with one turned key is all that a cache holds.
 
     DeepSeek-AI, "DeepSeek-V2" (2024), section 2.1. A query and a key have a part without position and a part that turns; the key's
     turning part is one for all heads. The norms of the compressed vectors have an epsilon of their own, 1e-6.
@@ -340,7 +340,7 @@ def norm(x, weights, name, config):
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="variants.py", description=__doc__)
+    parser = Parser(prog="variants.py", description=__doc__, keys=__file__)
     return parser.add("model", "dtype", "device", "prompt", "threads", "seed", "json")
 
 

@@ -122,7 +122,7 @@ def report(values):
         "",
         table(["window", *(f"{n} layer{'s' * (n > 1)}" for n in depths)], reached),
         "",
-        f"The cache of one request of {found['tokens']:,} positions, {found['bytes_per_number']} bytes a number:",
+        f"The cache of one request of {found['tokens']:,} positions, {found['bytes_per_number']} bytes per number:",
         "",
         table(heads, requests),
         "",
@@ -143,7 +143,7 @@ EXPERIMENTS = (
     Experiment(
         "ch14.windows",
         "exact",
-        "L layers with a window of W, the query included, reach L (W - 1) positions back; and what windows do to a cache.",
+        "L layers with a window of W, the query included, reach L (W - 1) positions back, and their caches stop growing at W.",
         "The reach is of random models, where every path counts; a trained model need not use it.",
         measure,
         headline=("mistral_reach", "int"),
@@ -156,9 +156,9 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="window_reach.py", description=__doc__).add("threads", "seed", "json")
+    parser = Parser(prog="window_reach.py", description=__doc__, keys=__file__).add("threads", "seed", "json")
     parser.add_argument("--tokens", type=whole_number(1, MOST), default=TOKENS, metavar="N", help="positions of the request")
-    parser.add_argument("--bytes", type=whole_number(1, 8), default=2, metavar="N", help="bytes a number")
+    parser.add_argument("--bytes", type=whole_number(1, 8), default=2, metavar="N", help="bytes per number")
     return parser
 
 

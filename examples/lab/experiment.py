@@ -6,11 +6,18 @@ worst one seen goes up to one digit, so that "at most" is true of it; what was o
 the experiment says.
 """
 
+import contextlib
 import math
-import statistics
+import platform
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from examples.lab.script import BadInput, read_json
+
+ROOT = Path(__file__).resolve().parents[2]
+FAR = 1.5  # times the rate of a record, or one such part of it
 KINDS = ("exact", "tolerance", "observation", "timing")
 
 
@@ -111,9 +118,32 @@ def relative(difference, size):
     return difference / size if size != 0 else difference
 
 
-def median_after(times, discarded=1):
-    """Median of `times` but for the first `discarded`: the first call of anything costs what later ones do not."""
-    return statistics.median(list(times)[discarded:])
+def far_from_record(id, args, values, root=ROOT):
+    """The rates at the top of `values`, whose keys end in `_per_s`, that are far from those of the record `id`: a list of phrases.
+
+    None are where no such record was made on this processor, with the model and the threads of `args`.
+    """
+    try:
+        rows = read_json(root / "research" / id.split(".")[0] / "results.json")["results"]
+    except (BadInput, KeyError):
+        return []
+    wanted = {"id": id, "model": args.model, "threads": args.threads}.items()
+    found = [r["values"] for r in rows if r.items() >= wanted and r["machine"]["processor"] == processor()]
+    pairs = [(key, x, found[0][key]) for key, x in values.items() if key.endswith("_per_s") and key in found[0]] if found else []
+    return [
+        f"{key} is {x:.3g}, and {recorded:.3g} in the record {id}"
+        for key, x, recorded in pairs
+        if not recorded / FAR <= x <= recorded * FAR
+    ]
+
+
+def processor():
+    """The name of this machine's processor."""
+    with contextlib.suppress(OSError):
+        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
+        if found:
+            return found[1]
+    return platform.processor() or platform.machine()
 
 
 def sig(x, digits=3):

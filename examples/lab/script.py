@@ -13,11 +13,19 @@ import math
 import numbers
 import os
 import secrets
+import shutil
 import sys
+import textwrap
 from pathlib import Path
 
 from tabulate import tabulate
 from tqdm import tqdm
+
+from examples.lab.keys import in_help
+from examples.lab.timing import warn_if_busy
+
+COLUMNS = 98  # of the help and of what a script prints, at most 100
+DIGITS = 7  # of the floats that --json prints: as many as float32 has, so that 2.9 is not 2.9000000953674316
 
 
 class BadInput(ValueError):
@@ -27,24 +35,39 @@ class BadInput(ValueError):
 class _Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
     """Shows the defaults that say something: not None, and not that a switch is off. Leaves the examples' lines as they are."""
 
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **{"width": min(shutil.get_terminal_size().columns - 2, COLUMNS)} | kwargs)
+
     def _get_help_string(self, action):
         return action.help if action.default in (None, False) else super()._get_help_string(action)
+
+
+def _example(line):
+    """A command of a docstring; where it is too long with the comment behind it, the comment stands before it."""
+    command, sign, words = line.partition("  # ")
+    return line if len(line) < COLUMNS - 2 or not sign else f"# {words.strip()}\n  {command.strip()}"
 
 
 class Parser(argparse.ArgumentParser):
     """argparse with defaults shown in the help, no guessed abbreviations, and errors as `BadInput`.
 
     description: a script's docstring, whole: its first line and the commands in it are shown in the help. It is None under
-    `python -OO`, which takes docstrings away, and the help then has neither.
+    `python -OO`, which takes docstrings away, and the help then has neither. keys: the script's file, for which lab/keys.py finds
+    what the help says of the keys that --json prints.
     """
 
-    def __init__(self, *args, description=None, **kwargs):
+    def __init__(self, *args, description=None, keys=None, **kwargs):
         first, *rest = (description or "").strip().splitlines() or [None]
         examples = [line.strip() for line in rest if line.lstrip().startswith(("python ", "make "))]
-        kwargs.setdefault("epilog", "\n  ".join(["examples:", *examples]) if examples else None)
+        kwargs.setdefault("epilog", "\n  ".join(["examples:", *map(_example, examples)]) if examples else None)
         kwargs.setdefault("formatter_class", _Help)
         kwargs.setdefault("allow_abbrev", False)
-        super().__init__(*args, description=first, **kwargs)
+        self.keys = keys
+        super().__init__(*args, description=first and textwrap.fill(first, COLUMNS), **kwargs)
+
+    def format_help(self):
+        keys = in_help(self.keys, COLUMNS) if self.keys else ""
+        return super().format_help() + (f"\n{keys}" if keys else "")
 
     def parse_args(self, args=None, namespace=None):
         found, rest = self.parse_known_args(args, namespace)
@@ -157,6 +180,11 @@ def table(headings, rows):
     return tabulate(rows, headings, tablefmt="simple", colalign=align, disable_numparse=True)
 
 
+def counted(number, noun):
+    """A number of things in words: 1 sequence, 2,048 sequences."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def progress_bar(unit, total=None):
     """A progress bar on stderr, where that is a terminal, for work of more than five seconds: `with progress_bar(...) as bar:
     bar.update()`. total: how many units there will be, where that is known."""
@@ -170,7 +198,8 @@ def dump_json(value):
 
 
 def finite(value):
-    """`value` with null for what is no number in JSON, and, where that happened, a key that says so."""
+    """`value` as --json prints it: floats to DIGITS significant digits, null for what is no number in JSON, and, where that
+    happened, a key that says so."""
     lost = []
 
     def clean(x, path):
@@ -181,17 +210,18 @@ def finite(value):
         if isinstance(x, float) and not math.isfinite(x):
             lost.append(f"{path}: {x}")
             return None
-        return x
+        return float(f"{x:.{DIGITS}g}") if isinstance(x, float) else x
 
     cleaned = clean(value, "")
     return cleaned | ({"not_finite": lost} if lost else {})
 
 
-def answer(args, values, report, draw=None):
+def answer(args, values, report, draw=None, notes=()):
     """A script's answer. With --json: one strict JSON object of `values`, {measurement: what it returned}, and under `ran_with` the
-    arguments that it ran with; null stands for what is no number. Else the text of `report(values)`.
+    arguments that it ran with, as `finite` has them. Else the text of `report(values)`.
 
-    draw: called as draw(values, path) where --plot names a file, before anything is printed.
+    draw: called as draw(values, path) where --plot names a file, before anything is printed. Where runs were timed, stderr says
+    so if the machine looks busy; notes: what else says that, as `far_from_record` finds it.
     """
     path = getattr(args, "plot", None)
     if path is not None:
@@ -201,6 +231,7 @@ def answer(args, values, report, draw=None):
         print(dump_json(finite({"ran_with": ran_with, **values})), end="")
     else:
         print(report(values) + (f"\n\nplot: {path}" if path is not None else ""))
+    warn_if_busy(notes)
 
 
 def parse_json(text):
