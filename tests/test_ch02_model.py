@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 import unittest
 from dataclasses import replace
@@ -451,6 +452,50 @@ class Sources(LoadCase):
         self.assertEqual({n: tuple(w.shape) for n, w in model.weights.items()}, ch02.tensor_shapes(model.config))
         self.assertEqual(model.manifest["parameters"], 81_912_576)
         self.assertIsNone(model.tokenizer)
+
+    def test_shapes_of_later_chapters(self):
+        shapes = ch02.published_shapes()
+        self.assertEqual(list(shapes)[: len(ch02.PUBLISHED) + 1], [*ch02.PUBLISHED, "tiny-llama"])
+        self.assertIs(shapes["gpt2"], ch02.PUBLISHED["gpt2"])
+        for name in ("smollm2-135m", "llama-3-8b", "deepseek-v3"):
+            self.assertEqual(ch02.load_config(name), ch02.load_config(f"random:{name}"))
+        model = ch02.load("random:tiny-llama", seed=3)
+        self.assertEqual((model.config.model_type, model.config.n_head, model.config.kv_heads), ("llama", 8, 2))
+        self.assertEqual({n: tuple(w.shape) for n, w in model.weights.items()}, ch02.tensor_shapes(model.config))
+        again, other = (ch02.load("random:tiny-llama", seed=seed).token_table for seed in (3, 4))
+        self.assertTrue(torch.equal(model.token_table, again))
+        self.assertFalse(torch.equal(model.token_table, other))
+        self.assertEqual(ch02.run(model, torch.tensor([[1, 2, 3]])).shape, (1, 3, 512))
+        with self.assertRaisesRegex(BadInput, "no config gpt9: give .*gpt2-xl.*llama-3-8b"):
+            ch02.load_config("gpt9")
+        (self.folder / "llama-3-8b").mkdir()  # a folder of that name comes before the shape
+        (self.folder / "llama-3-8b" / "config.json").write_text(json.dumps(G))
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+        self.assertEqual(ch02.load_config("llama-3-8b"), config())
+
+    def test_random_weights_that_do_not_fit(self):
+        """Refused before one is drawn: 8,030,261,248 weights of 4 bytes are 29.9 GiB, of 2 bytes 15.0."""
+        drawn = mock.patch.object(ch02, "random_tensor", side_effect=AssertionError("drawn"))
+        for free, dtype, words in (
+            (8 * 2**30, torch.float32, "weights in float32 take 29.9 GiB, and this machine has 8.0 GiB free; take a smaller shape"),
+            (4 * 8_030_261_248 - 1, torch.float32, "29.9 GiB"),
+            (8 * 2**30, torch.bfloat16, "weights in bfloat16 take 15.0 GiB"),
+        ):
+            with mock.patch.object(ch02, "free_memory", return_value=free), drawn, self.assertRaisesRegex(BadInput, words):
+                ch02.load("random:llama-3-8b", dtype=dtype)
+        for free in (4 * 8_030_261_248, None):  # it fits; or nobody knows
+            with mock.patch.object(ch02, "free_memory", return_value=free), drawn, self.assertRaisesRegex(AssertionError, "drawn"):
+                ch02.load("random:llama-3-8b")
+
+    def test_free_memory(self):
+        self.assertGreater(ch02.free_memory(), 2**28)
+        with mock.patch.object(Path, "read_text", return_value="MemTotal: 9 kB\nMemAvailable:    1024 kB\n"):
+            self.assertEqual(ch02.free_memory(), 2**20)
+        with mock.patch.object(Path, "read_text", side_effect=FileNotFoundError):
+            self.assertGreater(ch02.free_memory(), 2**28)  # all that there is
+            with mock.patch.object(os, "sysconf", side_effect=ValueError):
+                self.assertIsNone(ch02.free_memory())
 
     def test_save_and_load(self):
         model = ch02.load(write_folder(self.folder / "a"))

@@ -1,12 +1,15 @@
 """Chapter 4's timing: every moment of a pass belongs to one component, the first pass is discarded, and shares add up."""
 
 import unittest
+from dataclasses import replace
 from unittest import mock
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from examples.ch02.families import formulas
-from examples.ch02.model import Model, load_config
+from examples.ch02.model import Model, load_config, run
+from examples.ch03.tokens import random_ids
 from examples.ch04 import component_timing as room
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.ch04.component_timing import (
@@ -17,6 +20,7 @@ from examples.ch04.component_timing import (
     draw_throughput,
     main,
     measure,
+    small_flops,
     timing_lengths,
 )
 from examples.ch14 import llama_from_scratch as llama
@@ -26,7 +30,8 @@ from tests.support import LLAMA, config, llama_config, llama_model, model, weigh
 
 MODEL, LLAMAS = model(), llama_model()
 POINTS = 3 + 2 * len(gpt2.LAYER_POINTS)  # that a pass of two layers shows
-MOMENTS = {"embedding": 1, "norms": 5, "attention": 2 * 7, "feed_forward": 2 * 3, "output_projection": 1}
+MOMENTS = {"embedding": 1, "norms": 5, "attention": 2 * 6, "feed_forward": 2 * 2, "residual_additions": 2 * 2}
+MOMENTS |= {"output_projection": 1}
 
 
 class Measure(unittest.TestCase):
@@ -58,6 +63,9 @@ class Measure(unittest.TestCase):
                     self.assertAlmostEqual(c["gflop_per_s"], parts[name] / MOMENTS[name] / 1e9)
                 else:
                     self.assertIsNone(c["gflop_per_s"])
+            small = sum(small_flops(one.config, 8).values())
+            self.assertAlmostEqual(found["small_time_percent"], 100 * 9 / POINTS)
+            self.assertAlmostEqual(found["small_flop_percent"], 100 * small / (flops["total"] + small))
             self.assertAlmostEqual(found["gflop"], flops["total"] / 1e9)
             self.assertAlmostEqual(found["gflop_per_s"], flops["total"] / 1e9)
 
@@ -87,7 +95,47 @@ class Measure(unittest.TestCase):
 
         with mock.patch.object(llama, "rotation", slow):
             found = component_times(LLAMAS, 8, runs=1, timer=timer)
-        self.assertEqual([c["ms"] / 1e3 for c in found["components"]], [101, 5, 14, 6, 1])
+        self.assertEqual([c["ms"] / 1e3 for c in found["components"]], [101, 5, 12, 4, 4, 1])
+
+    def test_flops_of_norms_and_additions_are_what_the_programs_do(self):
+        """Elementwise additions and multiplications within the norms, and those of the blocks, counted as the programs run."""
+        for one in (MODEL, LLAMAS):
+            counted, ids = {"norms": 0, "residual_additions": 0}, random_ids(one, 6)
+            program, norm = (gpt2, "layer_norm") if one is MODEL else (llama, "rms_norm")
+            right, block = getattr(program, norm), program.block
+            within = []
+
+            class Count(TorchFunctionMode):
+                def __torch_function__(self, function, types, args=(), kwargs=None, counted=counted, within=within):
+                    result = function(*args, **kwargs or {})
+                    name = function.__name__.strip("_")
+                    tensors = [x for x in args if isinstance(x, torch.Tensor)]
+                    if within[-1:] == ["norm"] and name in ("mean", "sub", "mul", "add", "rsub") and tensors[0].shape[-1] > 1:
+                        counted["norms"] += tensors[0].numel() if name == "mean" else result.numel()
+                    if within[-1:] == ["block"] and name == "add":
+                        counted["residual_additions"] += result.numel()
+                    return result
+
+            def inside(where, function, within=within):
+                def call(*args, **kwargs):
+                    within.append(where)
+                    try:
+                        return function(*args, **kwargs)
+                    finally:
+                        within.pop()
+
+                return call
+
+            planted = {norm: inside("norm", right), "block": inside("block", block)}
+            planted |= {name: inside(name, getattr(program, name)) for name in ("attention", "mlp")}
+            with mock.patch.multiple(program, **planted), Count():
+                run(one, ids)
+            self.assertEqual(counted, small_flops(one.config, 6))
+
+    def test_flops_of_other_places_for_norms(self):
+        gemma = replace(LLAMAS.config, norm_place="both", embedding_norm=True)
+        self.assertEqual(small_flops(gemma)["norms"], (4 * 2 + 2) * 4 * gemma.n_embd)
+        self.assertEqual(small_flops(load_config("gpt2")), {"norms": 25 * 7 * 768, "residual_additions": 24 * 768})
 
     def test_rows_and_what_compares_them(self):
         one = model(n_positions=128)
@@ -111,6 +159,12 @@ class Measure(unittest.TestCase):
         short, long = found["lengths"]
         norms = sorted((short["norms_time_percent"], long["norms_time_percent"]))
         self.assertEqual([found["norms_time_percent_min"], found["norms_time_percent_max"]], norms)
+        for key in ("small_time_percent", "small_flop_percent"):
+            both = sorted((short[key], long[key]))
+            self.assertEqual([found[f"{key}_min"], found[f"{key}_max"]], both)
+        for r in (short, long):
+            parts = r["norms_time_percent"] + r["residual_additions_time_percent"]
+            self.assertAlmostEqual(r["small_time_percent"], parts)
         self.assertEqual(found["throughput_ratio_128_to_16"], long["gflop_per_s"] / short["gflop_per_s"])
         ratio = long["attention_time_percent"] / long["attention_flop_percent"]
         self.assertEqual(found["attention_time_over_flops_at_longest"], ratio)
@@ -144,6 +198,8 @@ class Script(RoomCase):
         page = self.page(main, "--model", self.tiny(), "--tokens", "4,8", "--runs", 2)
         self.assertIn("1 thread,", page)
         self.assertIn("At 8 tokens attention's share of time", page)
+        end = r"Norms and residual additions are [\d.]+% of the FLOPs at most, and [\d.]+% to [\d.]+% of the time\."
+        self.assertRegex(page, end)
         llama_folder = write_folder(self.folder / "llama", LLAMAS.weights, LLAMA)
         self.page(main, "--model", llama_folder, "--tokens", "4", "--runs", 1, "--dtype", "bfloat16")
 

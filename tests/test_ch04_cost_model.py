@@ -12,10 +12,20 @@ from examples.ch02.layout import tensor_shapes
 from examples.ch02.model import PUBLISHED, load_config, random_tensor
 from examples.ch04 import cost_model as room
 from examples.ch04 import gpt2_from_scratch as gpt2
-from examples.ch04.cost_model import flops_per_pass, flops_per_token, main, measure_counts, measure_flops, parameter_count
+from examples.ch04.cost_model import (
+    draw_depth,
+    flops_per_pass,
+    flops_per_token,
+    main,
+    measure_counts,
+    measure_depth,
+    measure_flops,
+    parameter_count,
+)
+from examples.lab.experiment import plain
 from examples.lab.script import BadInput, read_json
 from tests.rooms import RoomCase
-from tests.support import IDS, LLAMA, ROOT, config, slow, weights, write_folder
+from tests.support import IDS, LLAMA, ROOT, call, config, slow, weights, write_folder
 
 GPT2 = load_config("gpt2")
 
@@ -68,6 +78,35 @@ class Parameters(unittest.TestCase):
         self.assertEqual(found["embedded_total"], 3_487_232)
         wide = measure_counts(config(n_inner=20))  # 2 d f of 2 d f + 4 d d
         self.assertAlmostEqual(wide["feed_forward_share_of_layer_matrices_percent"], 100 * 320 / 576)
+
+    def test_depth(self):
+        """A straight line through the tables' 39,385,344 that rises by one layer's 7,087,872."""
+        found = measure_depth()
+        self.assertEqual([r["layers"] for r in found["depths"]], [1, 6, 12, 18, 24, 30, 36, 42, 48])
+        self.assertEqual(found["outside_layers"], 50257 * 768 + 1024 * 768 + 2 * 768)
+        for r in found["depths"]:
+            self.assertEqual(r["in_layers"], 7_087_872 * r["layers"])
+            self.assertEqual(r["parameters"], found["outside_layers"] + r["in_layers"])
+        totals = {r["layers"]: r["parameters"] for r in found["depths"]}
+        self.assertEqual((totals[12], totals[48]), (124_439_808, 379_603_200))
+        for other in (1, 5, 100, 1000):
+            found = measure_depth(config(), other)
+            layers = [r["layers"] for r in found["depths"]]
+            self.assertTrue({1, 2, other} <= set(layers) and len(layers) <= 12, layers)
+        self.assertEqual(room.EXPERIMENTS[1].values(), plain(measure_depth()))
+
+    def test_the_figure_of_depth(self):
+        found = measure_depth(config(), 9)
+        with mock.patch.object(room, "write_figure") as write:
+            draw_depth(found, None)
+        axes = write.call_args.args[0].axes[0]
+        totals, layers, outside = ([y * 1e6 for y in line.get_ydata()] for line in axes.lines[:3])
+        for r, total, inside, rest in zip(found["depths"], totals, layers, outside, strict=True):
+            self.assertAlmostEqual(total, r["parameters"])
+            self.assertAlmostEqual(inside + rest, total)
+        self.assertEqual(list(axes.lines[0].get_xdata()), [1, 2, 6, 9])
+        texts = [text.get_text() for text in axes.texts]
+        self.assertIn(f"2 layers:\n{parameter_count(config())['total']:,}", texts)
 
     def test_a_bias_left_out_breaks_the_record(self):
         record = next(r for r in read_json(ROOT / "research/ch04/results.json")["results"] if r["id"] == "ch04.counts")
@@ -164,7 +203,9 @@ class Flops(unittest.TestCase):
 class Script(RoomCase):
     def test_json_is_what_was_measured(self):
         value = self.values(main, "--config", self.tiny(), "--other-depth", 3, "--context", "8,2,8")
-        self.assertMeasured(value, counts=measure_counts(config(), 3), flops=measure_flops(config(), [2, 8]))
+        self.assertMeasured(
+            value, counts=measure_counts(config(), 3), depth=measure_depth(config(), 3), flops=measure_flops(config(), [2, 8])
+        )
 
     def test_without_arguments_it_is_gpt2(self):
         value = self.values(main)
@@ -189,6 +230,13 @@ class Script(RoomCase):
 
         with mock.patch.object(room, "parameter_count", short), self.assertRaisesRegex(AssertionError, "the tensor table"):
             room.report({"counts": measure_counts(config()), "flops": measure_flops(config(), (1,))})
+
+    def test_plot(self):
+        argv = ("--config", self.tiny(), "--plot")
+        for name in ("a.svg", "b.svg"):
+            self.assertEqual(call(main, *argv, self.folder / name)[0], 0)
+        self.assertEqual((self.folder / "a.svg").read_bytes(), (self.folder / "b.svg").read_bytes())
+        self.assertBad(main, ["--config", "nowhere", "--plot", "x.gif"], "x.gif", ".svg")
 
     def test_bad_input(self):
         llama = write_folder(self.folder / "llama", {}, LLAMA)

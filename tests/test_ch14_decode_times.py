@@ -50,11 +50,46 @@ class Steps(unittest.TestCase):
         v = option_times.measure(MODEL, context=8, batch=2, runs=2, timer=ticks())
         rows = {r["option"]: r for r in v["options"]}
         self.assertTrue(all(r["ms"] == 1e3 and r["ratio"] == 1 for r in rows.values()))  # every call takes one tick
+        self.assertTrue(all(r["ratio_low"] == r["ratio_high"] == 1 for r in rows.values()))
+        self.assertEqual(rows["as it is, once more"]["bytes_ratio"], 1)
         self.assertEqual(rows["as it is"]["bytes_ratio"], 1)
         for option in ("MQA", "a window of a quarter", "half the feed-forward width"):
             self.assertLess(rows[option]["bytes_ratio"], 1, option)
         for option in ("MHA", "biases everywhere"):
             self.assertGreater(rows[option]["bytes_ratio"], 1, option)
+
+    def test_the_spread_of_options(self):
+        """Steps of 8 s as it is; once more of 8, 4, 8, 16 and 12 s; all others of 16 s. The first, of 99 s, is discarded."""
+        again, state = [99, 8, 4, 8, 16, 12], {"calls": 0, "now": 0}
+
+        def timer():
+            call, end = divmod(state["calls"], 2)
+            round_, kind = divmod(call, 7)
+            state["calls"] += 1
+            state["now"] += (8 if kind == 0 else again[round_] if kind == 1 else 16) if end else 0
+            return state["now"]
+
+        v = option_times.measure(MODEL, context=8, batch=2, runs=5, timer=timer)
+        first, second, third = v["options"][:3]
+        for row, wanted in ((first, (8e3, 1, 1, 1)), (second, (8e3, 1, 1, 1.5)), (third, (16e3, 2, 2, 2))):
+            self.assertEqual(tuple(row[key] for key in ("ms", "ratio", "ratio_low", "ratio_high")), wanted, row)
+        page = option_times.report({"option-times": v})
+        self.assertIn("- as it is, once more: 1.00 times its time, half of the runs from 1.00 to 1.50;", page)
+        self.assertNotIn("- MHA", page)
+        self.assertLessEqual(max(map(len, page.splitlines())), 100)
+        self.assertEqual(option_times.quartiles([3.0]), [3.0, 3.0, 3.0])
+
+    def test_the_spread_is_of_one_turn(self):
+        """A machine that grows slower from turn to turn has no spread of ratios."""
+        state = {"calls": 0, "now": 0}
+
+        def timer():
+            state["calls"] += 1
+            state["now"] += 1 + (state["calls"] - 1) // 14  # seven kinds, two readings each
+            return state["now"]
+
+        v = option_times.measure(MODEL, context=8, batch=2, runs=4, timer=timer)
+        self.assertEqual({r[key] for r in v["options"] for key in ("ratio", "ratio_low", "ratio_high")}, {1})
 
 
 class Scripts(FolderCase):
@@ -78,7 +113,8 @@ class Scripts(FolderCase):
         self.assertEqual((status, err), (0, ""))
         self.assertIn("furthest apart for", text)
         value = parse_json(call(option_times.main, *argv, "--json")[1])["option-times"]
-        self.assertEqual((value["context"], value["sequences"], len(value["options"])), (8, 2, 6))
+        self.assertEqual((value["context"], value["sequences"], len(value["options"])), (8, 2, 7))
+        self.assertIn("is noise, and says nothing of an option.", text)
 
     def test_bad_input(self):
         other = write_folder(self.folder / "g")

@@ -16,7 +16,7 @@ from examples.ch02.families import VARIANTS, read_config
 from examples.ch02.layout import weight_shapes
 from examples.ch02.model import Model, random_tensor
 from examples.ch03.tokens import random_ids
-from examples.ch10.kv_cache import KVCache, forward_cached
+from examples.ch10.kv_cache import KVCache, cache_bytes, forward_cached
 from examples.ch14 import costs, decode_trace, variants
 from examples.ch14.configs import config_named, published
 from examples.ch14.decode_trace import decode_step, step_times
@@ -341,6 +341,33 @@ class Measurement(unittest.TestCase):
             for part, key in (("feed_forward", "feed_forward"), ("output_projection", "head")):
                 self.assertAlmostEqual(v[f"{key}_flop_percent"], 100 * flops[part] / flops["total"], msg=name)
 
+    def test_the_head(self):
+        """Of Llama-3-8B 128,256 x 4,096 of 8,030,261,248 weights; a step reads all but the table that is looked into."""
+        v, head = decode_trace.measure(), 128_256 * 4096
+        self.assertEqual(f"{v['head_parameters_billions']:.3f} of {v['parameters_billions']:.3f}", "0.525 of 8.030")
+        self.assertAlmostEqual(v["head_parameters_percent"], 100 * head / 8_030_261_248)
+        self.assertAlmostEqual(v["head_weight_percent"], 100 * head / (8_030_261_248 - head + 4096))
+        self.assertEqual((f"{v['head_weight_percent']:.1f}", v["head_gb"]), ("7.0", 2 * head / 1e9))
+        tied = decode_trace.measure("smollm2-135m")
+        self.assertEqual(tied["head_parameters_percent"], 100 * 49_152 * 576 / 134_515_008)
+
+    def test_what_is_held(self):
+        """All weights and the caches with the new tokens in them: of 64 sequences of 32,769 of 131,072 bytes each, say."""
+        v = decode_trace.measure(context=32768, batch=64)
+        held = 2 * 8_030_261_248 + 64 * 32_769 * 131_072
+        self.assertEqual((v["held_gb"], v["large_held_gb"], v["memory_gb"]), (held / 1e9, held / 1e9, 80.0))
+        self.assertEqual((v["fits"], v["large_fits"], v["accelerator"]), (False, False, "H100 SXM"))
+        for memory, fits in ((held, True), (held - 1, False)):
+            v = decode_trace.measure(context=32768, batch=64, memory=memory)
+            self.assertEqual((v["fits"], v["large_fits"], v["accelerator"]), (fits, fits, None))
+        v = decode_trace.measure()
+        self.assertEqual((v["fits"], v["large_fits"], f"{v['held_gb']:.2f}"), (True, False, "16.32"))
+        for name in NAMES:  # a window is full at its width, and holds the new token in place of the oldest
+            config, v = named(name), decode_trace.measure(name, 6000, 3)
+            held = 2 * costs.parameter_count(config)["total"] + cache_bytes(config, 6001, 3, 2)
+            self.assertEqual(v["held_gb"], held / 1e9, name)
+        self.assertFalse(decode_trace.measure("deepseek-v3")["fits"])  # of a mixture all experts are held
+
     def test_a_planted_fault_breaks_the_record(self):
         right = decode_trace.cached_numbers
         wrong = lambda c, form="absorbed": right(replace(c, kv_heads=c.n_head), form)  # noqa: E731  queries counted as keys
@@ -384,6 +411,20 @@ class Script(FolderCase):
         self.assertEqual(long["append_bytes_per_layer"], 40_960)
         tiny = write_folder(self.folder / "tiny", MODEL.weights, LLAMA)
         self.assertEqual(self.run_json("--config", tiny, "--context", "7")["gflop"], 3888 / 1e9)
+
+    def test_what_does_not_fit_is_said(self):
+        self.run_json()
+        self.assertIn("All weights and the caches are 16.3 GB, and fit into the 80 GB of an H100 SXM.", self.text)
+        self.assertIn("and all weights with them 290.9 GB, and do NOT fit into the 80 GB of an H100 SXM.", self.text)
+        self.assertIn("The head is 7.0% of the weights read, 1.05 GB, and 6.5% of the FLOPs.", self.text)
+        self.assertTrue(self.text.endswith("tokens/s over all sequences.\n"))
+        self.run_json("--batch", "64", "--context", "32768")
+        self.assertIn("All weights and the caches are 290.9 GB, and do NOT fit into the 80 GB of an H100 SXM.", self.text)
+        self.assertTrue(self.text.endswith("tokens/s over all sequences,\nif they fitted into its memory.\n"))
+        value = self.run_json("--batch", "64", "--context", "32768", "--gb", "640")
+        self.assertTrue(value["fits"])
+        self.assertIn("fit into the 640 GB of this accelerator.", self.text)
+        self.assertLessEqual(max(map(len, self.text.splitlines())), 100)
 
     def test_beyond_the_positions(self):
         self.run_json("--config", "gpt2", "--context", "1023")

@@ -346,6 +346,25 @@ class Script(RoomCase):
         ):
             self.assertBad(llama.main, argv, words)
 
+    def test_without_smollm2(self):
+        """With no arguments it runs the tiny Llama and says so in one line; a text, or SmolLM2 by name, it cannot have."""
+        absent = mock.patch("importlib.util.find_spec", return_value=None)
+        with absent:
+            status, out, err = call(llama.main)
+            self.assertEqual((status, len(err.splitlines())), (0, 1))
+            for words in ("SmolLM2 is not installed", "random:tiny-llama", "random weights", "make real-model"):
+                self.assertIn(words, err)
+            self.assertIn("random:tiny-llama: random ids [", out)
+            value = json.loads(call(llama.main, "--json", "--seed", 2)[1])
+            for argv in (["--model", "smollm2"], ["--prompt", "words"]):
+                self.assertBad(llama.main, argv, "not installed here; run `make real-model`")
+        self.assertEqual(value["ran_with"]["model"], "random:tiny-llama")
+        tiny = load("random:tiny-llama", seed=2)
+        wanted = torch.softmax(run(tiny, random_ids(tiny, 10, seed=2))[0, -1].double(), -1).argmax().item()
+        self.assertEqual(value["next_tokens"][0]["id"], wanted)
+        with mock.patch.object(llama, "smollm2_file"):
+            self.assertEqual((llama.default_model(), llama.default_model("words")), ("smollm2", "smollm2"))
+
     def test_weights_that_are_no_numbers(self):
         nan = {name: w * float("nan") for name, w in MODEL.weights.items()}
         self.assertBad(llama.main, ["--model", write_folder(self.folder / "nan", nan, L)], "holds NaN")

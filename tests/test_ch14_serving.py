@@ -63,7 +63,7 @@ class Serving(unittest.TestCase):
         by_hand = {n: 2 * size[n] + 32 * 2 * brute_positions(n, 8192) * pair(n) for n in reach}
         v = serving.measure()
         self.assertEqual([r["model"] for r in v["whole"]], sorted(by_hand, key=by_hand.get))
-        self.assertEqual({r["model"]: r["memory_gb"] for r in v["whole"]}, {n: x / 1e9 for n, x in by_hand.items()})
+        self.assertEqual({r["model"]: r["memory_gib"] for r in v["whole"]}, {n: x / 2**30 for n, x in by_hand.items()})
         self.assertEqual((v["cheapest"], v["smallest"]), (min(by_hand, key=by_hand.get), min(size, key=size.get)))
         self.assertEqual((v["cheapest"], v["smallest"], v["cheapest_is_smallest"]), ("gemma-3-1b", "smollm2-135m", False))
         alone = {n: 2 * size[n] + 2 * brute_positions(n, 8192) * pair(n) for n in reach}
@@ -97,8 +97,9 @@ class Script(FolderCase):
         self.assertIn("the cheapest to hold is gemma-3-1b,\nand the smallest is smollm2-135m;", self.text)
         for r in serving.serving_table():
             cells = [f"{r['parameters'] / 1e9:,.3f}", f"{r['active'] / 1e9:,.3f}", f"{r['flops_per_token'] / 1e9:,.2f}"]
-            cells += [f"{r['kv_bytes_per_token'] / 1024:,.1f}", f"{r['context']:,}", f"{r['weight_bytes'] / 1e9:,.1f}"]
-            cells += [f"{r[k] / 1e9:,.1f}" for k in ("cache_bytes", "memory_bytes")] + [f"{r['step_bytes_per_token'] / 1e6:,.0f}"]
+            cells += [f"{r['kv_bytes_per_token'] / 1024:,.1f}", f"{r['context']:,}", f"{r['weight_bytes'] / 2**30:,.1f}"]
+            cells += [f"{r[k] / 2**30:,.1f}" for k in ("cache_bytes", "memory_bytes")]
+            cells += [f"{r['step_bytes_per_token'] / 2**20:,.0f}"]
             self.assertEqual(self.row(r["model"] + " "), cells)
 
     def test_some(self):
@@ -106,7 +107,7 @@ class Script(FolderCase):
         value = self.run_json("--config", "gpt2", tiny, "embedded", "--context", "64", "--batch", "2", "--bytes", "4")
         rows = {r["model"]: r for r in value["models"]}
         self.assertEqual(set(rows), {"gpt2", str(tiny), "embedded"})
-        self.assertEqual((rows[str(tiny)]["weight_gb"], rows[str(tiny)]["cache_gb"]), (4 * 1560 / 1e9, 2 * 64 * 128 / 1e9))
+        self.assertEqual((rows[str(tiny)]["weight_gib"], rows[str(tiny)]["cache_gib"]), (4 * 1560 / 2**30, 2**14 / 2**30))
         self.assertIn("which is also the smallest", self.text)
         value = self.run_json("--config", "gpt2", "--context", "2000")  # nothing reaches it
         self.assertIsNone(value["cheapest"])

@@ -80,6 +80,10 @@ def smaller(module, arguments):
     arguments = [stand_ins().get(word, word) for word in arguments]
     if module.__name__ == "examples.ch10.cache_cost" and "--time" in arguments:  # which runs GPT-2's shape for minutes
         arguments += ["--model", "toy", "--prompt-tokens", "5", "--new", "1,12"]
+    if (
+        module.__name__ == "examples.ch14.llama_from_scratch" and "--model" not in arguments
+    ):  # which has SmolLM2 where it is installed
+        arguments += ["--model", stand_ins()["smollm2"]]
     default = getattr(module.options().parse_args(arguments), "model", None)
     return arguments + (["--model", stand_ins()[default]] if default in stand_ins() else [])
 

@@ -21,6 +21,7 @@ PROGRAMS = {  # by model_type, the module that holds its forward pass
     **dict.fromkeys(("openai-gpt", "gpt_bigcode", "bloom", "xglm", "mistral", "mixtral", "qwen2"), VARIANTS),
     **dict.fromkeys(("qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "deepseek_v3"), VARIANTS),
 }
+SHAPES = "examples.ch14.configs"  # published configurations of all these families, and a tiny Llama
 FORMULAS = {"gpt2": "examples.ch04.cost_model"} | dict.fromkeys(list(PROGRAMS)[1:], "examples.ch14.costs")
 
 
@@ -36,6 +37,11 @@ def program(model) -> ModuleType:
 def formulas(config: GPT2Config | Config) -> ModuleType:
     """The module of a config's cost formulas: `parameter_count`, `flops_per_token`, `flops_per_pass`; imported like `program`."""
     return importlib.import_module(FORMULAS[config.model_type])
+
+
+def further_shapes() -> dict[str, dict]:
+    """{name: fields of a config.json} of the shapes that chapter 14 keeps; imported like `program`."""
+    return importlib.import_module(SHAPES).shapes()
 
 
 def read_config(values: dict, where) -> GPT2Config | Config:

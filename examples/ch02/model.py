@@ -4,6 +4,7 @@
 is an error, never a guess.
 """
 
+import contextlib
 import importlib.util
 import math
 import os
@@ -17,7 +18,7 @@ import torch
 
 from examples.ch02 import checkpoint, hub
 from examples.ch02.config import Config, GPT2Config, general
-from examples.ch02.families import VARIANTS, program, read_config
+from examples.ch02.families import VARIANTS, further_shapes, program, read_config
 from examples.ch02.layout import embedding_name, general_weights, is_buffer, tensor_shapes
 from examples.ch02.tokenizer import TOKENIZER_FILES, load_tokenizer
 from examples.lab.script import BadInput, as_whole, dump_json, read_json, write_whole
@@ -134,6 +135,11 @@ PUBLISHED = {
 }
 
 
+def published_shapes() -> dict[str, dict]:
+    """{name: fields of a config.json} of every shape that random weights are made of: PUBLISHED, and those of chapter 14."""
+    return PUBLISHED | {name: fields for name, fields in further_shapes().items() if name not in PUBLISHED}
+
+
 def load_config(source: str | Path = "embedded") -> GPT2Config | Config:
     """The config named by `source`: embedded, a published shape, a folder, or a `config.json`. Reads no weights."""
     name = str(source).removeprefix("random:")
@@ -141,7 +147,10 @@ def load_config(source: str | Path = "embedded") -> GPT2Config | Config:
         return read_config(PUBLISHED[name], name)
     path = EMBEDDED if source == "embedded" else Path(source)
     if not path.exists():
-        raise BadInput(f"no config {source}: give a file, a folder, embedded or one of {', '.join(PUBLISHED)} (no hub id)")
+        shapes = published_shapes()
+        if name in shapes:
+            return read_config(shapes[name], name)
+        raise BadInput(f"no config {source}: give a file, a folder, embedded or one of {', '.join(shapes)} (no hub id)")
     path = path / "config.json" if path.is_dir() else path
     return read_config(read_json(path), path)
 
@@ -160,10 +169,10 @@ def load(
     """
     source = "embedded" if source is None else str(source)
     if source.startswith("random:"):
-        name = source.removeprefix("random:")
-        if name not in PUBLISHED:
-            raise BadInput(f"no published shape {name!r}; random: takes one of {', '.join(PUBLISHED)}")
-        return random_model(PUBLISHED[name], seed, dtype or torch.float32, source)
+        name, shapes = source.removeprefix("random:"), published_shapes()
+        if name not in shapes:
+            raise BadInput(f"no published shape {name!r}; random: takes one of {', '.join(shapes)}")
+        return random_model(shapes[name], seed, dtype or torch.float32, source)
     if source == "smollm2" or Path(source).suffix == ".gguf":
         return _gguf(source, dtype or torch.float32, digests)
     folder, commit = locate(source)
@@ -291,15 +300,30 @@ def smollm2_file() -> Path:
 def random_model(fields: dict, seed: int = 0, dtype: torch.dtype = torch.float32, source: str = "random") -> Model:
     """A `Model` of the shape that `fields`, those of a `config.json`, say, with weights from `seed`; `source` names it.
 
-    Raises BadInput like `read_config` and `seeded`.
+    Raises BadInput like `read_config` and `seeded`, and before any is drawn for weights that do not fit into this machine's memory.
     """
     config = read_config(fields, source)
+    needed, free = sum(map(math.prod, tensor_shapes(config).values())) * torch.finfo(dtype).bits // 8, free_memory()
+    if free is not None and needed > free:
+        take = f"weights in {str(dtype).removeprefix('torch.')} take {needed / 2**30:,.1f} GiB"
+        todo = "take a smaller shape, or a narrower dtype where the script has --dtype"
+        raise BadInput(f"{source}: its {take}, and this machine has {free / 2**30:,.1f} GiB free; {todo}")
     tensors = {
         name: converted(random_tensor(name, shape, seed), dtype, name, source) for name, shape in tensor_shapes(config).items()
     }
     rows = [_row(name, w.shape, _dtype_name(w.dtype), w.nbytes) for name, w in tensors.items()]
     manifest = _manifest(source, config, rows) | {"seed": seed}
     return Model(config, _weights(tensors, config), manifest=manifest, fields=fields)
+
+
+def free_memory() -> int | None:
+    """Bytes of memory that are free here; where the system does not say, all that there are, or None."""
+    with contextlib.suppress(OSError, TypeError):
+        found = re.search(r"MemAvailable:\s*(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii", errors="replace"))
+        return int(found[1]) * 1024
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
 
 
 def seeded(seed: int, offset: int = 0) -> torch.Generator:

@@ -15,6 +15,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 
 import torch
 
+from examples.ch02.config import NORMS, general
 from examples.ch02.families import formulas
 from examples.ch02.model import load_for, run
 from examples.ch03.tokens import random_ids
@@ -25,13 +26,18 @@ from examples.lab.script import BadInput, Parser, answer, command, number_list, 
 
 LENGTHS = (16, 128, 512, 1024)
 RUNS = 5  # timed passes of each kind, after a discarded one
-COMPONENTS = ("embedding", "norms", "attention", "feed_forward", "output_projection")
+COMPONENTS = ("embedding", "norms", "attention", "feed_forward", "residual_additions", "output_projection")
+SMALL = ("norms", "residual_additions")  # what stands between the sublayers, and multiplies no matrices
+SHARES = ("small_time_percent", "small_flop_percent")  # of both together
+NORM_FLOPS = {"layer": 7, "rms": 4}  # of a number: mean, difference, square, its mean, scale, gain, shift; or four of them
 
-# The time from one traced point to the next belongs to the later one; adding to the stream belongs to the sublayer that adds.
+# The time from one traced point to the next belongs to the later one. A family whose norms stand behind a sublayer has them counted
+# to the sublayer ("both") or to the addition ("post").
 _COMPONENT_OF = {
     **dict.fromkeys(LAYER_POINTS, "attention"),
     **dict.fromkeys(("norm_1", "norm_2", "final_norm"), "norms"),
-    **dict.fromkeys(("hidden", "mlp", "residual"), "feed_forward"),
+    **dict.fromkeys(("hidden", "mlp"), "feed_forward"),
+    **dict.fromkeys(("residual_mid", "residual"), "residual_additions"),
     **{"embedding": "embedding", "logits": "output_projection"},
 }
 
@@ -57,36 +63,62 @@ class Stopwatch:
         self.last = now
 
 
+def component_seconds(step, device, runs=RUNS, timer=time.perf_counter, progress=lambda: None):
+    """({component: seconds}, seconds without a trace) of step(trace), which runs a pass with that trace, or with None.
+
+    Traced and untraced passes alternate; of each kind the first is discarded and the median of `runs` taken, for each component by
+    itself.
+    """
+    traced, untraced = [], []
+    for _ in range(runs + 1):
+        watch = Stopwatch(device, timer)
+        watch.start()
+        step(watch)
+        traced.append(watch.seconds)
+        start = watch.now()
+        step(None)
+        untraced.append(watch.now() - start)
+        progress()
+    return {name: median_after(s[name] for s in traced) for name in COMPONENTS}, median_after(untraced)
+
+
+def small_flops(config, positions=1):
+    """{component: FLOPs} of the stream's norms and of the residual additions, over so many positions: one for each addition and
+    each multiplication of a number. The matmul FLOPs of `formulas` leave them out.
+    """
+    config = general(config)
+    norms = sum(name is not None for name in NORMS[config.norm_place]) * config.n_layer + config.final_norm + config.embedding_norm
+    numbers = positions * config.n_embd
+    return {"norms": norms * NORM_FLOPS[config.norm] * numbers, "residual_additions": 2 * config.n_layer * numbers}
+
+
+def small_shares(seconds, config, matmul_flops, positions=1):
+    """Norms and residual additions together, as per cent of the time {component: seconds} and of all FLOPs, their own included."""
+    own = sum(small_flops(config, positions).values())
+    return {
+        "small_time_percent": 100 * sum(seconds[name] for name in SMALL) / sum(seconds.values()),
+        "small_flop_percent": 100 * own / (matmul_flops + own),
+    }
+
+
 def component_times(model, tokens, runs=RUNS, seed=0, timer=time.perf_counter, progress=lambda: None):
     """Where the time of a pass over [1, tokens] goes: a dict of milliseconds, shares and GFLOP/s.
 
     The components are COMPONENTS of any family: norms are of whichever kind it has, and embedding is what stands before
     the first layer, a Llama's angles included, while turning by them is a part of attention.
 
-    Traced and untraced passes alternate; of each kind the first is discarded and the median of `runs` taken, for each
-    component by itself. `unexplained` is the untraced pass less the sum of the components: the tracing, and the medians' own
-    disagreement. Attention and feed-forward include adding to the stream; FLOPs are those of the full rectangle.
+    `unexplained` is the untraced pass less the sum of the components: the tracing, and the medians' own disagreement. FLOPs are
+    those of matmuls, of the full rectangle; but small_flop_percent counts norms and additions, as `small_shares` does.
     """
     ids = random_ids(model, tokens, seed=seed)
-    device = model.device
-    traced, untraced = [], []
-    for _ in range(runs + 1):
-        watch = Stopwatch(device, timer)
-        watch.start()
-        run(model, ids, trace=watch)
-        traced.append(watch.seconds)
-        start = watch.now()
-        run(model, ids)
-        untraced.append(watch.now() - start)
-        progress()
-    seconds = {name: median_after(s[name] for s in traced) for name in COMPONENTS}
+    seconds, whole = component_seconds(lambda trace: run(model, ids, trace=trace), model.device, runs, timer, progress)
     flops = formulas(model.config).flops_per_pass(model.config, tokens)
     by_component = {
         "attention": flops["attention_projections"] + flops["attention_scores_and_values"],
         "feed_forward": flops["feed_forward"],
         "output_projection": flops["output_projection"],
     }
-    total, whole = sum(seconds.values()), median_after(untraced)
+    total = sum(seconds.values())
     components = [
         {
             "component": name,
@@ -106,6 +138,7 @@ def component_times(model, tokens, runs=RUNS, seed=0, timer=time.perf_counter, p
         "unexplained_ms": 1e3 * (whole - total),
         "gflop": flops["total"] / 1e9,
         "gflop_per_s": flops["total"] / whole / 1e9,
+        **small_shares(seconds, model.config, flops["total"], tokens),
     }
 
 
@@ -138,13 +171,13 @@ def measure(model, lengths=None, runs=RUNS, seed=0, progress=lambda: None):
     """Where the time of passes over `lengths` tokens goes: `components`, a row for each length and component, in ms and per cent;
     and `lengths`, a row for each with the whole pass.
 
-    The last three values compare lengths: the norms' share, the speed at 128 tokens over that at 16 (None without both), and
-    attention's share of time over its share of FLOPs at the longest.
+    The last values compare lengths: the norms' share, that of norms and residual additions together, the speed at 128 tokens over
+    that at 16 (None without both), and attention's share of time over its share of FLOPs at the longest.
     """
     rows, components = [], []
     for tokens in timing_lengths(model.config, lengths):
         found = component_times(model, tokens, runs, seed, progress=progress)
-        row = {k: found[k] for k in ("tokens", "sum_ms", "untraced_ms", "unexplained_ms", "gflop_per_s")}
+        row = {k: found[k] for k in ("tokens", "sum_ms", "untraced_ms", "unexplained_ms", "gflop_per_s", *SHARES)}
         row["unexplained_percent"] = 100 * found["unexplained_ms"] / found["untraced_ms"]
         for c in found["components"]:
             shares = {"time_percent": 100 * c["time_share"], "flop_percent": 100 * c["flop_share"]}
@@ -161,6 +194,7 @@ def measure(model, lengths=None, runs=RUNS, seed=0, progress=lambda: None):
         "components": components,
         "norms_time_percent_min": min(norms),
         "norms_time_percent_max": max(norms),
+        **{f"{key}_{end.__name__}": end(r[key] for r in rows) for key in SHARES for end in (min, max)},
         "throughput_ratio_128_to_16": speed[128] / speed[16] if {16, 128} <= speed.keys() else None,
         "attention_time_over_flops_at_longest": rows[-1]["attention_time_percent"] / rows[-1]["attention_flop_percent"],
     }
@@ -195,7 +229,13 @@ def report(values):
         ]
     ratio = found["attention_time_over_flops_at_longest"]
     end = f"At {found['lengths'][-1]['tokens']:,} tokens attention's share of time is {ratio:.2f} times its share of FLOPs."
-    return "\n".join([*parts, "", end])
+    return "\n".join([*parts, "", end, small_sentence(found)])
+
+
+def small_sentence(found):
+    """What norms and residual additions take, of {"small_time_percent_min": ..., ...}, as `measure` has it."""
+    (least, most), flops = (found[f"{SHARES[0]}_{end}"] for end in ("min", "max")), found[f"{SHARES[1]}_max"]
+    return f"Norms and residual additions are {flops:.2g}% of the FLOPs at most, and {least:.2g}% to {most:.2g}% of the time."
 
 
 def draw(values, path):

@@ -2,7 +2,7 @@
 
     python examples/ch04/cost_model.py
     python examples/ch04/cost_model.py --config gpt2-xl --context 16,1024
-    python examples/ch04/cost_model.py --other-depth 96
+    python examples/ch04/cost_model.py --other-depth 96 --plot depth.svg
 
 Letters: d model width, f feed-forward width, V vocabulary, L layers, h heads of width dh, T positions.
 """
@@ -23,9 +23,11 @@ from examples.ch02.layout import tensor_shapes
 from examples.ch02.model import PUBLISHED, load_config, require
 from examples.ch04 import gpt2_from_scratch as gpt2
 from examples.lab.experiment import Experiment
+from examples.lab.figure import check_target, label_ends, new_figure, style, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, number_list, table, whole_number
 
 CONTEXTS = (1, 16, 128, 512, 1024)
+
 # ---------------------------------------------------------------------------------------------------------- the formulas
 
 
@@ -117,6 +119,22 @@ def measure_counts(config=None, other_depth=48):
     }
 
 
+def measure_depth(config=None, other_depth=48):
+    """The parameters of a config, GPT-2's by default, at its own width and depths up to `other_depth`: in all, in the layers, and
+    in the embedding tables and the last norm, which no layer adds to."""
+    config = load_config("gpt2") if config is None else config
+    depths = sorted({1, config.n_layer, other_depth, *range(6, other_depth + 1, max(6, other_depth // 8))})
+    totals = {n: parameter_count(replace(config, n_layer=n))["total"] for n in depths}
+    outside = parameter_count(replace(config, n_layer=0))["total"]
+    return {
+        "width": config.n_embd,
+        "layers": config.n_layer,
+        "other_depth": other_depth,
+        "outside_layers": outside,
+        "depths": [{"layers": n, "parameters": total, "in_layers": total - outside} for n, total in totals.items()],
+    }
+
+
 def measure_flops(config=None, contexts=CONTEXTS):
     """The matmul FLOPs of a config, GPT-2's by default: of one token at each of `contexts`, and of a pass over as many tokens.
 
@@ -162,11 +180,11 @@ def _attention(parts):
     return parts["attention_projections"] + parts["attention_scores_and_values"]
 
 
-# --------------------------------------------------------------------------------------------------------------- the tables
+# ---------------------------------------------------------------------------------------------------- the tables, the figure
 
 
 def report(values):
-    """Text of {"counts": ..., "flops": ...}."""
+    """Text of {"counts": ..., "depth": ..., "flops": ...}, of which the second is drawn and not printed."""
     c, f = values["counts"], values["flops"]
     if c["tensor_table_total"] != c["total"]:
         raise AssertionError(f"the formula counts {c['total']:,} and the tensor table {c['tensor_table_total']:,}")
@@ -205,6 +223,24 @@ def report(values):
     )
 
 
+def draw_depth(values, path):
+    """Parameters against depth at one width, from what `measure_depth` returns."""
+    figure, axes = new_figure()
+    rows, outside = values["depths"], values["outside_layers"] / 1e6
+    layers = [r["layers"] for r in rows]
+    axes.plot(layers, [r["parameters"] / 1e6 for r in rows], label="all parameters", **style(0))
+    axes.plot(layers, [r["in_layers"] / 1e6 for r in rows], label="in the layers", **style(1))
+    axes.plot(layers, [outside] * len(rows), label="in the tables and\nthe last norm", **style(2))
+    for r in rows:
+        if r["layers"] in (values["layers"], values["other_depth"]):
+            text, at = f"{r['layers']} layers:\n{r['parameters']:,}", (r["layers"], r["parameters"] / 1e6)
+            axes.annotate(text, at, xytext=(-8, 14), textcoords="offset points", ha="right", arrowprops={"arrowstyle": "-"})
+    axes.set(xlabel=f"layers, all of width {values['width']}", ylabel="parameters, 10^6", title="Parameters against depth")
+    axes.set_ylim(0, 1.15 * max(r["parameters"] for r in rows) / 1e6)
+    label_ends(axes)
+    write_figure(figure, path)
+
+
 CONFIG_ONLY = dict(model="gpt2 (its config; no weights)", loads=False, movable=False)
 EXPERIMENTS = (
     Experiment(
@@ -214,6 +250,16 @@ EXPERIMENTS = (
         "Counts what is stored, not what is useful; says nothing of memory beyond the weights.",
         measure_counts,
         headline=("total", "int"),
+        **CONFIG_ONLY,
+    ),
+    Experiment(
+        "ch04.depth",
+        "exact",
+        "At one width parameters grow by the same number with every layer, from what the embedding tables and the last norm hold.",
+        "GPT-2's width, and depths that nobody has trained there; says nothing of what depth is good for.",
+        measure_depth,
+        headline=("depths[layers=48].parameters", "int"),
+        figures={"depth.svg": draw_depth},
         **CONFIG_ONLY,
     ),
     Experiment(
@@ -230,7 +276,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="cost_model.py", description=__doc__).add("json")
+    parser = Parser(prog="cost_model.py", description=__doc__).add("plot", "json")
     about = "a published shape, embedded, a folder, or a config.json"
     parser.add_argument("--config", default="gpt2", metavar="NAME or FILE", help=about)
     parser.add_argument("--other-depth", type=whole_number(1, 1000), default=48, metavar="L", help="layers to compare with")
@@ -243,11 +289,13 @@ def options():
 def main(argv=None):
     """Print what a config stores and what it multiplies."""
     args = options().parse_args(argv)
+    check_target(args.plot)
     config = load_config(args.config)
     require(config, "gpt2", "chapter 4's cost model")
     contexts = sorted(set(args.context or (min(c, config.n_positions) for c in CONTEXTS)))
-    values = {"counts": measure_counts(config, args.other_depth), "flops": measure_flops(config, contexts)}
-    answer(args, values, report)
+    values = {"counts": measure_counts(config, args.other_depth), "depth": measure_depth(config, args.other_depth)}
+    values["flops"] = measure_flops(config, contexts)
+    answer(args, values, report, lambda values, path: draw_depth(values["depth"], path))
 
 
 if __name__ == "__main__":

@@ -59,21 +59,21 @@ def tokens_processed(prompt, new):
     }
 
 
-def flops_of_loop(config, prompt, new):
-    """(naive, cached): FLOPs of the model's matmuls for `new` tokens after a prompt, logits at the last position only.
+def flops_of_step(config, past, T):
+    """FLOPs of the model's matmuls in a pass over T positions behind `past` cached ones, logits at the last position only.
 
-    Each pass over T positions of which `past` are cached: T columns of matmuls, T (past + T) pairs of query and key, which is the
-    full rectangle that the program executes, and one row of the output projection. Of other families it is what `flops_per_token`
-    counts: within a window only, of a mixture the experts that a token takes, of latent attention the absorbed form. There the
-    programs do more.
+    T columns of matmuls, T (past + T) pairs of query and key, which is the full rectangle that the program executes, and one row
+    of the output projection. Of other families it is what `flops_per_token` counts: within a window only, of a mixture the experts
+    that a token takes, of latent attention the absorbed form. There the programs do more.
     """
+    parts = formulas(config).flops_per_token(config, past + T)
+    return T * (parts["total"] - parts["output_projection"]) + parts["output_projection"]
 
-    def step(past, T):
-        parts = formulas(config).flops_per_token(config, past + T)
-        return T * (parts["total"] - parts["output_projection"]) + parts["output_projection"]
 
-    naive = sum(step(0, prompt + j) for j in range(new))
-    return naive, step(0, prompt) + sum(step(prompt + j, 1) for j in range(new - 1))
+def flops_of_loop(config, prompt, new):
+    """(naive, cached): FLOPs of both loops for `new` tokens after a prompt, of the passes that `flops_of_step` counts."""
+    naive = sum(flops_of_step(config, 0, prompt + j) for j in range(new))
+    return naive, flops_of_step(config, 0, prompt) + sum(flops_of_step(config, prompt + j, 1) for j in range(new - 1))
 
 
 def loop_times(model, prompt, new, marks, runs=3, seed=0, timer=time.perf_counter, progress=lambda: None):

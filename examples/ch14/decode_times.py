@@ -7,6 +7,7 @@ The machine's two rates are measured first: the FLOP/s of a large square product
 vector reads. The step is one new token in float32, whose cache is full of noise, since its time does not depend on values.
 """
 
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -21,10 +22,17 @@ from examples.ch03.tokens import random_ids
 from examples.ch10.kv_cache import KVCache, stream_cached
 from examples.ch14 import llama_from_scratch as llama
 from examples.ch14.decode_trace import decode_step, step_times
-from examples.lab.experiment import Experiment, median_after
+from examples.lab.experiment import Experiment
 from examples.lab.script import BadInput, Parser, answer, command, number_list, progress_bar, table, whole_number
 
 CONTEXTS, RUNS = (16, 512, 2000), 9
+
+
+def check_contexts(config, contexts):
+    """Raise BadInput for one of `contexts`, numbers of cached positions, that leaves no position for a new token."""
+    over = [n for n in contexts if n + 1 > config.n_positions]
+    if over:
+        raise BadInput(f"{over[0]} cached positions and a new one are more than n_positions {config.n_positions}; give fewer")
 
 
 def filled(model, batch, tokens):
@@ -46,8 +54,8 @@ def one_step(model, cache, ids, tokens):
     return step
 
 
-def in_turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
-    """{name: median seconds} of functions {name: function}, called in turn; the first call of each is discarded."""
+def turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
+    """{name: seconds of each of `runs` calls} of functions {name: function}, called in turn after a discarded call of each."""
     times = {name: [] for name in steps}
     for _ in range(runs + 1):
         for name, step in steps.items():
@@ -55,7 +63,12 @@ def in_turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
             step()
             times[name].append(timer() - start)
             progress()
-    return {name: median_after(t) for name, t in times.items()}
+    return {name: t[1:] for name, t in times.items()}
+
+
+def in_turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
+    """{name: median seconds} of `turns`."""
+    return {name: statistics.median(t) for name, t in turns(steps, runs, timer, progress).items()}
 
 
 def machine_rates(runs=5, timer=time.perf_counter):
@@ -77,9 +90,7 @@ def measure(model, contexts=CONTEXTS, batch=1, runs=RUNS, timer=time.perf_counte
     for a context that leaves no position for the new token.
     """
     require(model.config, "llama", "a measured decode step here")
-    over = [n for n in contexts if n + 1 > model.config.n_positions]
-    if over:
-        raise BadInput(f"{over[0]} cached positions and a new one are more than n_positions {model.config.n_positions}; give fewer")
+    check_contexts(model.config, contexts)
     rates, rows = machine_rates(timer=timer), []
     for context in contexts:
         ids = random_ids(model, 1, batch)
@@ -110,7 +121,8 @@ def report(values):
     return "\n".join(
         [
             f"This machine: {v['gflop_per_s']:.0f} GFLOP/s in a square product, {v['gb_per_s']:.1f} GB/s in a matrix times a "
-            f"vector.\n{v['steps'][0]['batch']:,} at once; medians of {v['runs']} steps after a discarded one.",
+            f"vector.\n{v['steps'][0]['batch']:,} at once; medians of {v['runs']} steps after a discarded one. MB are 10^6 bytes, "
+            "GB 10^9.",
             "",
             table(heads, rows),
             "",

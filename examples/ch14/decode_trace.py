@@ -4,7 +4,8 @@
     python examples/ch14/decode_trace.py --config deepseek-v3 --context 32768 --batch 64
     python examples/ch14/decode_trace.py --plot balance.svg
 
-Nothing runs here: these are counts, and times are counts divided by a machine's two rates. `decode_times.py` measures a step.
+Nothing runs here: these are counts, and times are counts divided by a machine's two rates. `decode_times.py` measures a step. Bytes
+are counted in 10^6 and 10^9, as the data sheet counts those that it moves in a second and those that it holds.
 """
 
 import argparse
@@ -22,7 +23,11 @@ from examples.lab.experiment import Experiment
 from examples.lab.figure import check_target, label_ends, new_figure, plain_ticks, style, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, table, whole_number
 
-PEAK, BANDWIDTH = 989e12, 3.35e12  # FLOP/s in bfloat16 and bytes/s of one H100 SXM, by its data sheet
+ACCELERATOR = {  # by its data sheet; FLOP/s are of bfloat16, dense
+    **{"name": "H100 SXM", "flop_per_s": 989e12, "bytes_per_s": 3.35e12, "memory_bytes": 80e9},
+    "published": "https://www.nvidia.com/en-us/data-center/h100/",
+}
+PEAK, BANDWIDTH, MEMORY = (ACCELERATOR[key] for key in ("flop_per_s", "bytes_per_s", "memory_bytes"))
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)  # of the balance between weights and caches
 LARGE = (32768, 64)  # positions cached and sequences at once: a load under which the caches are what counts
 ONCE = ("embedding", "head", "softmax", "rms norm of", "layer norm of", "rms norm before", "layer norm before")  # lines of no layer
@@ -127,15 +132,24 @@ def step_times(step: dict, peak: float = PEAK, bandwidth: float = BANDWIDTH) -> 
     }
 
 
+def held_bytes(config: Config, step: dict) -> int:
+    """Bytes that have to be in memory for a step: all weights, read or not, and the caches with the new tokens in them."""
+    return step["bytes_per_number"] * parameter_count(config)["total"] + step["cache_bytes"] + step["written_bytes"]
+
+
 # --------------------------------------------------------------------------------------------------------- the measurement
 
 
-def measure(name="llama-3-8b", context=2000, batch=1, bytes_per_number=2, form="absorbed", peak=PEAK, bandwidth=BANDWIDTH):
+def measure(
+    name="llama-3-8b", context=2000, batch=1, bytes_per_number=2, form="absorbed", peak=PEAK, bandwidth=BANDWIDTH, memory=MEMORY
+):
     """The trace of one decode step: `operations`, a row each, their totals, the times at two rates, and what they show.
 
     Beside it stand the same step under a large load, LARGE, the bytes of weights and caches at every batch of BATCHES, and how
     many kernels a layer takes if each operation is one, and the feed-forward line one for each of its matrices and one for what
-    stands between them (None of a mixture and of latent attention, whose lines are of many parts).
+    stands between them (None of a mixture and of latent attention, whose lines are of many parts). held_gb and large_held_gb: all
+    weights and caches of the two loads; fits and large_fits: whether they are within `memory` bytes. accelerator: the name of that
+    with these rates and this memory, None where no name is known.
     """
     config = config_named(name)
 
@@ -144,6 +158,7 @@ def measure(name="llama-3-8b", context=2000, batch=1, bytes_per_number=2, form="
 
     step, large = step_at(context, batch), step_at(*LARGE)
     times, later = step_times(step, peak, bandwidth), step_times(large, peak, bandwidth)
+    held, large_held = held_bytes(config, step), held_bytes(config, large)
     L, operations = config.n_layer, step["operations"]
     balance = []
     for b in BATCHES:
@@ -166,7 +181,7 @@ def measure(name="llama-3-8b", context=2000, batch=1, bytes_per_number=2, form="
             {
                 **{"operation": r["operation"], "times": r["times"], "mflop": r["flops"] / 1e6},
                 **{"weight_mb": r["weight_bytes"] / 1e6, "cache_mb": r["cache_bytes"] / 1e6},
-                **{"written_kb": r["written_bytes"] / 1e3, "activation_mb": r["activation_bytes"] / 1e6},
+                **{"written_mb": r["written_bytes"] / 1e6, "activation_mb": r["activation_bytes"] / 1e6},
             }
             for r in operations
         ],
@@ -175,17 +190,23 @@ def measure(name="llama-3-8b", context=2000, batch=1, bytes_per_number=2, form="
         "gb": step["bytes"] / 1e9,
         "stored_gb": bytes_per_number * parameter_count(config)["total"] / 1e9,
         "table_gb": bytes_per_number * config.vocab_size * config.n_embd / 1e9,
-        **{"peak_tflop_per_s": peak / 1e12, "bandwidth_tb_per_s": bandwidth / 1e12},
+        "accelerator": ACCELERATOR["name"] if (peak, bandwidth, memory) == (PEAK, BANDWIDTH, MEMORY) else None,
+        **{"peak_tflop_per_s": peak / 1e12, "bandwidth_tb_per_s": bandwidth / 1e12, "memory_gb": memory / 1e9},
+        **{"held_gb": held / 1e9, "fits": held <= memory, "large_held_gb": large_held / 1e9, "large_fits": large_held <= memory},
         **{"compute_ms": 1e3 * times["compute_s"], "memory_ms": 1e3 * times["memory_s"]},
         **{key: times[key] for key in ("bound", "ratio", "tokens_per_s")},
         "attention_mflop_per_layer": total("flops", "attention over") / L / 1e6,
         "cache_read_mb_per_layer": step["cache_bytes"] / L / 1e6,
-        "append_kb_per_layer": step["written_bytes"] / L / 1e3,
         "append_mb_per_layer": step["written_bytes"] / L / 1e6,
         "append_bytes_per_layer": step["written_bytes"] // L,
         "feed_forward_flop_percent": 100 * total("flops", *network) / step["flops"],
         "feed_forward_weight_percent": 100 * total("weight_bytes", *network) / step["weight_bytes"],
         "head_flop_percent": 100 * total("flops", "head") / step["flops"],
+        "head_weight_percent": 100 * total("weight_bytes", "head") / step["weight_bytes"],
+        "head_gb": total("weight_bytes", "head") / 1e9,
+        "head_parameters_billions": config.vocab_size * config.n_embd / 1e9,
+        "parameters_billions": parameter_count(config)["total"] / 1e9,
+        "head_parameters_percent": 100 * config.vocab_size * config.n_embd / parameter_count(config)["total"],
         **{"large_context": large["context"], "large_batch": large["batch"], "large_gb": large["bytes"] / 1e9},
         **{"large_weight_gb": large["weight_bytes"] / 1e9, "large_cache_gb": large["cache_bytes"] / 1e9},
         **{"large_memory_ms": 1e3 * later["memory_s"], "large_tokens_per_s": later["tokens_per_s"]},
@@ -205,35 +226,44 @@ def report(values):
     v = values["trace"]
 
     def numbers(r):
-        shown = [f"{r['mflop']:,.1f}", *(f"{r[key]:,.2f}" for key in ("weight_mb", "cache_mb", "written_kb", "activation_mb"))]
-        keys = ("mflop", "weight_mb", "cache_mb", "written_kb", "activation_mb")
-        return [text if r[key] else "" for text, key in zip(shown, keys, strict=True)]
+        keys = ("mflop", "weight_mb", "cache_mb", "written_mb", "activation_mb")
+        return [f"{r[key]:,.{1 if key == 'mflop' else 2}f}" if r[key] else "" for key in keys]
 
-    sums = {"mflop": 1e3 * v["gflop"], "written_kb": 1e6 * v["written_gb"]}
-    sums |= {f"{key}_mb": 1e3 * v[f"{key}_gb"] for key in ("weight", "cache", "activation")}
+    sums = {"mflop": 1e3 * v["gflop"]} | {f"{key}_mb": 1e3 * v[f"{key}_gb"] for key in ("weight", "cache", "written", "activation")}
     rows = [[r["operation"], r["times"], *numbers(r)] for r in v["operations"]] + [["total", "", *numbers(sums)]]
-    heads = ["operation", "times", "MFLOP", "weights", "cache", "written, kB", "vectors"]
+    heads = ["operation", "times", "MFLOP", "weights", "cache", "written", "vectors"]
     text = [
         f"{v['config']}: one new token for each of {v['batch']:,} sequences with {v['context']:,} cached, "
         f"{v['bytes_per_number']} bytes a number.",
-        "MB of weights and cache read, and of the new tokens' vectors that are read or written:",
+        "MB, 10^6 bytes, of weights and cache read, of cache written, and of the new tokens' vectors:",
         "",
         table(heads, rows),
         "",
         f"{v['gflop']:,.2f} GFLOP at {v['peak_tflop_per_s']:g} TFLOP/s: {v['compute_ms']:.3f} ms. {v['gb']:,.2f} GB "
         f"(weights {v['weight_gb']:,.2f}, cache {v['cache_gb']:,.2f})",
         f"at {v['bandwidth_tb_per_s']:g} TB/s: {v['memory_ms']:.3f} ms.",
+        f"The head is {v['head_weight_percent']:.1f}% of the weights read, {v['head_gb']:,.2f} GB, and "
+        f"{v['head_flop_percent']:.1f}% of the FLOPs.",
+        f"All weights and the caches are {_held(v['held_gb'], v['fits'], v)}.",
     ]
     most, cached = v["balance"][-1], v["balance"][-1][f"cache_{v['context']}_gb"]
     text += [
-        f"At batch {v['large_batch']} with {v['large_context']:,} cached the caches are {v['large_cache_gb']:,.1f} GB, "
-        f"{v['large_cache_over_weights']:,.2f} times the weights;",
-        f"at batch {most['batch']} with {v['context']:,}, {cached:,.1f} GB beside {most['weight_gb']:,.1f} GB of weights.",
+        f"At batch {most['batch']} with {v['context']:,} cached the caches are {cached:,.1f} GB beside "
+        f"{most['weight_gb']:,.1f} GB of weights read;",
+        f"at batch {v['large_batch']} with {v['large_context']:,}, {v['large_cache_gb']:,.1f} GB, "
+        f"{v['large_cache_over_weights']:,.2f} times the weights read,",
+        f"and all weights with them {_held(v['large_held_gb'], v['large_fits'], v)}.",
     ]
     if v["context"] + 1 > v["made_for"]:
         text.append(f"Note: {v['config']} was made for {v['made_for']:,} positions; this is what more would cost.")
-    end = f"The step is bound by {v['bound']}, {v['ratio']:,.0f} to 1; at best {v['tokens_per_s']:,.0f} tokens/s over all "
-    return "\n".join([*text, "", end + "sequences."])
+    end = f"The step is bound by {v['bound']}, {v['ratio']:,.0f} to 1; at best {v['tokens_per_s']:,.0f} tokens/s over all sequences"
+    return "\n".join([*text, "", end + ("." if v["fits"] else ",\nif they fitted into its memory.")])
+
+
+def _held(gb, fits, v):
+    """So many GB beside the memory of the accelerator, in words."""
+    whose = f"an {v['accelerator']}" if v["accelerator"] else "this accelerator"
+    return f"{gb:,.1f} GB, and {'fit into' if fits else 'do NOT fit into'} the {v['memory_gb']:,.4g} GB of {whose}"
 
 
 def draw(values, path):
@@ -281,6 +311,7 @@ def options():
     parser.add_argument("--form", choices=FORMS, default=FORMS[0], help="of latent attention, where a config has it")
     parser.add_argument("--tflops", type=_positive, default=PEAK / 1e12, metavar="X", help="10^12 FLOP/s of the machine")
     parser.add_argument("--tbps", type=_positive, default=BANDWIDTH / 1e12, metavar="X", help="10^12 bytes/s of its memory")
+    parser.add_argument("--gb", type=_positive, default=MEMORY / 1e9, metavar="X", help="10^9 bytes that its memory holds")
     return parser.add("plot", "json")
 
 
@@ -300,7 +331,7 @@ def main(argv=None):
     """Print the trace of one decode step."""
     args = options().parse_args(argv)
     check_target(args.plot)
-    rates = 1e12 * args.tflops, 1e12 * args.tbps
+    rates = 1e12 * args.tflops, 1e12 * args.tbps, 1e9 * args.gb
     values = {"trace": measure(args.config, args.context, args.batch, args.bytes, args.form, *rates)}
     answer(args, values, report, lambda values, path: draw(values["trace"], path))
 

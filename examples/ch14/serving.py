@@ -69,8 +69,8 @@ def measure(names=None, tokens=SERVED[0], batch=SERVED[1], bytes_per_number=2):
             **{"model": r["model"], "context": r["context"]},
             **{"parameters_billions": r["parameters"] / 1e9, "active_billions": r["active"] / 1e9},
             **{"gflop_per_token": r["flops_per_token"] / 1e9, "kv_kib_per_token": r["kv_bytes_per_token"] / 1024},
-            **{f"{key}_gb": r[f"{key}_bytes"] / 1e9 for key in ("weight", "cache", "memory")},
-            "mb_read_per_token": r["step_bytes_per_token"] / 1e6,
+            **{f"{key}_gib": r[f"{key}_bytes"] / 2**30 for key in ("weight", "cache", "memory")},
+            "mib_read_per_token": r["step_bytes_per_token"] / 2**20,
         }
         for r in found
     ]
@@ -87,7 +87,7 @@ def measure(names=None, tokens=SERVED[0], batch=SERVED[1], bytes_per_number=2):
         "cheapest_is_smallest": whole[0] is smallest,
         "times_the_parameters": whole[0]["parameters_billions"] / smallest["parameters_billions"],
         "cheapest_of_one_text": alone[0]["model"],
-        "cheapest_to_read": min(whole, key=lambda r: r["mb_read_per_token"])["model"],
+        "cheapest_to_read": min(whole, key=lambda r: r["mib_read_per_token"])["model"],
     }
 
 
@@ -104,16 +104,16 @@ def report(values):
             f"{r['gflop_per_token']:,.2f}",
             f"{r['kv_kib_per_token']:,.1f}",
             f"{r['context']:,}",
-            *(f"{r[key]:,.1f}" for key in ("weight_gb", "cache_gb", "memory_gb")),
-            f"{r['mb_read_per_token']:,.0f}",
+            *(f"{r[key]:,.1f}" for key in ("weight_gib", "cache_gib", "memory_gib")),
+            f"{r['mib_read_per_token']:,.0f}",
         ]
         for r in v["models"]
     ]
-    heads = ["model", "10^9", "active", "GFLOP", "KiB", "context", "weights", "caches", "both", "MB read"]
+    heads = ["model", "10^9", "active", "GFLOP", "KiB", "context", "weights", "caches", "both", "MiB read"]
     text = [
         f"{v['sequences']:,} sequences of {v['tokens']:,} positions, or as many as a model has; {v['bytes_per_number']} bytes a "
         "number.\n10^9: parameters, and those active for a token. Of a token: GFLOP, KiB of cache while no window is\n"
-        "full, MB read in a decode step. Weights, caches and both are in GB; latent attention is absorbed.",
+        "full, MiB read in a decode step. Weights, caches and both are in GiB; latent attention is absorbed.",
         "",
         table(heads, rows),
         "",
@@ -136,14 +136,14 @@ def draw(values, path):
     figure, axes = new_figure((PAGE, 1.4 + 0.2 * len(rows)))
     names = [r["model"] for r in rows]
     caches = f"caches of {values['sequences']} sequences"
-    axes.scatter([r["cache_gb"] for r in rows], names, s=60, marker="s", color=tint(ORANGE, 0.3), edgecolor=BLACK, label=caches)
-    axes.scatter([r["weight_gb"] for r in rows], names, s=25, marker="o", color=BLUE, label="weights", zorder=3)
+    axes.scatter([r["cache_gib"] for r in rows], names, s=60, marker="s", color=tint(ORANGE, 0.3), edgecolor=BLACK, label=caches)
+    axes.scatter([r["weight_gib"] for r in rows], names, s=25, marker="o", color=BLUE, label="weights", zorder=3)
     axes.set_xscale("log")
     plain_ticks(axes.xaxis)
     axes.margins(y=0.02)
     n = values["bytes_per_number"]
     title = f"What a model holds in memory, at {values['tokens']:,} positions or as many as it has"
-    axes.set(xlabel=f"GB, at {'two' if n == 2 else n} bytes a number")
+    axes.set(xlabel=f"GiB, at {'two' if n == 2 else n} bytes a number")
     figure.suptitle(title, x=0.01, ha="left")
     axes.legend(loc="lower right")
     write_figure(figure, path)

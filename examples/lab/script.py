@@ -105,7 +105,7 @@ _SHARED = {
     "model": dict(
         default="embedded",
         metavar="SOURCE",
-        help="embedded, a folder, a .gguf file, smollm2, random:gpt2 or a hub id owner/name[@revision]",
+        help="embedded, a folder, a .gguf file, smollm2, random:gpt2 or another shape, or a hub id owner/name[@revision]",
     ),
     "dtype": dict(choices=["float64", "float32", "bfloat16", "float16"], default="float32", help="what to compute in"),
     "device": dict(choices=["cpu", "cuda"], default="cpu", help="where to compute"),
