@@ -87,8 +87,8 @@ def _is_appendix(path):
 
 
 def passages(root):
-    """{reference of a record or id of a claim: Passage}, by the first marker of its own chapter's files, the appendix last, else of the
-    book's; and {(reference, path): Passage} by the first of one value, so that a headline leads to where it stands."""
+    """{reference of a record or id of a claim: Passage}, by the first marker of its own chapter's files, else of the book's; and
+    {(reference, path): Passage} by the first of one value, so that a headline leads to where it stands. Appendices come last."""
     found = {}
     for path in sorted(book(root), key=_is_appendix):
         text = path.read_text(encoding="utf-8")
