@@ -67,14 +67,14 @@ def headline(experiment, record):
 
 # --------------------------------------------------------------------------------------------------------- where a claim is made
 
-LAST = ("~", 0)  # behind every place
+LAST = (2, "", 0)  # behind every place
 
 
 class Passage:
     """Where the text makes a claim: the heading and the file in which its marker first stands."""
 
     def __init__(self, path, at, heading):
-        self.path, self.heading, self.order = path, heading, (path.name, at)
+        self.path, self.heading, self.order = path, heading, (_is_appendix(path), path.name, at)
 
     def link(self, root):
         text, anchor = self.heading or (self.path.name, "")
@@ -82,11 +82,15 @@ class Passage:
         return f"[{text}]({target}{'#' if anchor else ''}{anchor})"
 
 
+def _is_appendix(path):
+    return path.name.endswith("-appendix.md")
+
+
 def passages(root):
     """{reference of a record or id of a claim: Passage}, by the first marker of its own chapter's files, else of the book's; and
-    {(reference, path): Passage} by the first of one value, so that a headline leads to where it stands."""
+    {(reference, path): Passage} by the first of one value, so that a headline leads to where it stands. Appendices come last."""
     found = {}
-    for path in book(root):
+    for path in sorted(book(root), key=_is_appendix):
         text = path.read_text(encoding="utf-8")
         page, chapter = Page(text), f"ch{path.name[:2]}"
         for match in sorted([*MARKER.finditer(text), *CLAIM.finditer(text)], key=lambda match: match.start()):

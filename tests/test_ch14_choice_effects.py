@@ -21,8 +21,8 @@ class Effects(unittest.TestCase):
         self.assertEqual(rows["attention", "MHA"]["kv_bytes_per_token"], 4 * rows["attention", "GQA"]["kv_bytes_per_token"])
         self.assertEqual(rows["attention", "MQA"]["kv_bytes_per_token"] * 8, rows["attention", "GQA"]["kv_bytes_per_token"])
         self.assertEqual(rows["attention", "MHA"]["flops_change"], 32 * 2 * 2 * 4096 * (4096 - 1024))
-        self.assertEqual(rows["head", "tied"]["parameters_change"], -128256 * 4096)
-        self.assertEqual(rows["its place", "post"]["parameters_change"], -4096)
+        self.assertEqual(rows["output matrix", "tied"]["parameters_change"], -128256 * 4096)
+        self.assertEqual(rows["place of the norm", "post"]["parameters_change"], -4096)
         self.assertEqual(rows["window", "sliding"]["cache_bytes"] * 2, rows["window", "full"]["cache_bytes"])
         self.assertEqual(rows["window", "sliding"]["flops_change"], -32 * 4 * 4096 * 4096)
 

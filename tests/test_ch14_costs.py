@@ -185,6 +185,29 @@ class Parameters(Checks):
                 self.check_parameters(case_config(case))
                 self.check_active(case_config(case))
 
+    def test_the_appendix_has_what_a_count_by_hand_needs(self):
+        """The chapter's formula for a dense, gated, pre-norm model without biases, from the columns of the table alone."""
+        dense = (
+            "llama-2-7b",
+            "llama-3-8b",
+            "llama-3-70b",
+            "llama-3.2-1b",
+            "llama-3.2-3b",
+            "smollm2-135m",
+            "mistral-7b",
+            "gemma-2b",
+        )
+        for name in dense:
+            shape = costs.shape_of(config_named(name))
+            L, d, h, g, dh, f, V = (shape[k] for k in ("L", "d", "h", "g", "dh", "f", "V"))
+            tables = V * d * (1 if shape["tied"] == "yes" else 2)
+            by_hand = tables + L * (d * dh * (2 * h + 2 * g) + 3 * d * f) + (2 * L + 1) * d
+            self.assertEqual(by_hand, costs.parameter_count(config_named(name))["total"], name)
+        shape = costs.shape_of(config_named("deepseek-v3"))
+        self.assertEqual((shape["g"], shape["dh"], shape["experts"]), (None, None, "256 of 2,048, 8 active, 1 shared"))
+        self.assertIsNone(costs.shape_of(config_named("mixtral-8x7b"))["f"])
+        self.assertEqual(costs.shape_of(config_named("gemma-2-9b"))["window"], "4,096 in 21")
+
     def test_deepseek_counts_no_routing_biases(self):  # 58 layers of 256 experts
         shapes = weight_shapes(named("deepseek-v3"))
         self.assertEqual([s for n, s in shapes.items() if layout.is_buffer(n)], [(256,)] * 58)

@@ -176,7 +176,7 @@ class Measurements(RoomCase):
         self.assertEqual((found["count"], found["model_types"], found["options"]), (2, 2, len(OPTIONS)))
         takers = {(r["choice"], r["option"]): r["takers"] for r in found["by_option"]}
         self.assertEqual(takers["normalisation", "layer norm"], 1)
-        self.assertEqual(takers["its place", "pre"], 2)
+        self.assertEqual(takers["place of the norm", "pre"], 2)
         self.assertEqual(takers["attention", "MLA"], 0)
         self.assertEqual(found["options_verified"], sum(n > 0 for n in takers.values()))
 

@@ -29,7 +29,7 @@ class Words(unittest.TestCase):
     def test_explain_says_what_a_family_has(self):
         said = {name: " ".join(explain(config_named(name))) for name in published()}
         for name, words in (
-            ("gpt", ("and the sum is normalised", "there is no norm before the head", "GELU, tanh form")),
+            ("gpt", ("and the sum is normalised", "there is no norm before the output matrix", "GELU, tanh form")),
             ("gpt2", ("plus the position's row", "transposed, gives the logits", "has a bias")),
             ("bloom-560m", ("ALiBi", "is then layer-normalised")),
             ("xglm-564m", ("counted from 2", "GELU, exact", "times 32")),

@@ -58,6 +58,15 @@ class Register(SmallBook):
         self.replace(self.chapter, "=ch98.one n int-->1,234", "=ch98.near of int-->3")
         self.assertIn("[Early](../content/books/inference/97-chapter.md#early)", self.entries()["ch98.one"][2]["Made in"])
 
+    def test_an_appendix_is_asked_last(self):
+        """Its name comes before the chapter's, and its claims behind them."""
+        appendix = "# More\n\n## Tables\n\nIt is <!--=ch98.one n int-->1,234<!--/-->.\n"
+        self.write("content/books/inference/98-appendix.md", appendix)
+        self.assertIn("98-chapter.md#the-claim", self.entries()["ch98.one"][2]["Made in"])
+        self.replace(self.chapter, "=ch98.one n int-->1,234", "=ch98.near of int-->3")
+        self.assertIn("98-appendix.md#tables", self.entries()["ch98.one"][2]["Made in"])
+        self.assertEqual(list(self.entries())[-1], "ch98.one")
+
     def test_headlines(self):
         records = self.records()
         self.assertEqual(headline(ONE, records["ch98.one"]), "`n`: 1,234")

@@ -197,16 +197,35 @@ def library_parameters(fields: dict) -> int:
     return sum(w.numel() for w in library.parameters())
 
 
+def shape_of(config: Config) -> dict:
+    """What a count by hand needs of a config, by the chapter's symbols: {"L": layers, ..., "experts", "window", "tied"}.
+
+    g and dh are None with latent attention, which has neither; f is the width in layers that are no mixture, None where all are.
+    """
+    e, windows = config.experts, [w for w in config.windows if w]
+    latent, mixed = config.latent is not None, all(map(config.has_experts, range(config.n_layer)))
+    experts = f"{e.count} of {e.width:,}, {e.active} active" + (f", {e.shared} shared" if e.shared else "") if e else ""
+    return {
+        **{"L": config.n_layer, "d": config.n_embd, "h": config.n_head, "g": None if latent else config.kv_heads},
+        **{"dh": None if latent else config.head_width, "f": None if mixed else config.inner_width, "V": config.vocab_size},
+        "experts": experts,
+        "window": f"{windows[0]:,} in {len(windows)}" if windows else "",
+        "tied": "yes" if config.tie_word_embeddings else "no",
+    }
+
+
 def measure_counts(progress=lambda: None):
-    """The parameters of every published configuration, and whether three derivations of the number agree: the closed formula, the
-    table of tensors, and transformers' own model."""
+    """The shape and parameters of every published configuration, and whether three derivations of the latter agree: the closed
+    formula, the table of tensors, and transformers' own model."""
     rows = []
     for name, model in published().items():
         config = config_named(name)
         total = parameter_count(config)["total"]
         same = total == tensor_table_total(config) == library_parameters(model["config"])
         active = parameter_count(config, active=True)["total"]
-        rows.append({"model": name, "family": config.model_type, "parameters": total, "active": active, "same": same})
+        rows.append(
+            {"model": name, "family": config.model_type, "parameters": total, "active": active, "same": same, **shape_of(config)}
+        )
         progress()
     return {
         "models": rows,

@@ -45,12 +45,13 @@ def forward(ids: Tensor, weights: dict, config: Config, causal: bool = True, tra
 def pass_over(ids: Tensor, weights: dict, config: Config, at: Tensor, mask: Tensor | None, trace=None, cache=None) -> Tensor:
     """The stream [B, T, d] after the last layer of `ids` [B, T] at positions `at` [T]; arguments as chapter 4's `pass_over`.
 
-    A cache gets keys after their rotation: a pair knows its position for good.
+    A cache gets keys after their rotation: they know their positions for good. The point `embedding` is traced after the angles are
+    made, so that a stopwatch counts positions to the embedding, as with GPT-2's table.
     """
     trace = no_trace if trace is None else trace
     x = weights["model.embed_tokens.weight"][ids]  # [B, T, d]
     angles = rotation(at, config.rope, config.head_width, x.dtype)  # cos and sin, each [T, dh]
-    trace("embedding", None, x)  # after the angles: a stopwatch counts positions to the embedding, as with GPT-2's table
+    trace("embedding", None, x)
     for layer in range(config.n_layer):
         x = block(x, weights, config, layer, angles, mask, trace, cache)  # [B, T, d]
     return x
@@ -61,8 +62,8 @@ def unembed(x: Tensor, weights: dict, config: Config, trace=None) -> Tensor:
     trace = no_trace if trace is None else trace
     x = rms_norm(x, weights, "model.norm", config)  # [B, T, d]
     trace("final_norm", None, x)
-    head = "model.embed_tokens.weight" if config.tie_word_embeddings else "lm_head.weight"
-    logits = x @ weights[head].T  # [B, T, V]
+    output = "model.embed_tokens.weight" if config.tie_word_embeddings else "lm_head.weight"
+    logits = x @ weights[output].T  # [B, T, V]
     trace("logits", None, logits)
     return logits
 
@@ -120,7 +121,8 @@ def by_group(x: Tensor, y: Tensor) -> Tensor:
     The heads of a group stand one below the other, as if they were positions, so y is read in place and never repeated.
     """
     B, h, T, _ = x.shape
-    return (x.reshape(B, y.shape[1], -1, x.shape[-1]) @ y).view(B, h, T, -1)
+    stacked = x.reshape(B, y.shape[1], -1, x.shape[-1])  # [B, g, h/g T, n]
+    return (stacked @ y).view(B, h, T, -1)  # [B, g, h/g T, m], seen as [B, h, T, m]
 
 
 def mlp(x: Tensor, weights: dict, config: Config, layer: int, trace) -> Tensor:
@@ -166,7 +168,7 @@ def rotation(at: Tensor, rope: Rope, dh: int, dtype: torch.dtype = torch.float32
     """
     wide = torch.promote_types(dtype, torch.float32)
     angles = at[:, None].to(wide) * frequencies(rope, dh, at.device).to(wide)  # [T, dh / 2]
-    angles = torch.cat([angles, angles], dim=-1)  # [T, dh]: numbers i and i + dh / 2 are a pair
+    angles = torch.cat([angles, angles], dim=-1)  # [T, dh]: numbers i and i + dh / 2 turn by one angle
     return (angles.cos() * rope.gain).to(dtype), (angles.sin() * rope.gain).to(dtype)
 
 
@@ -178,8 +180,8 @@ def frequencies(rope: Rope, dh: int, device="cpu") -> Tensor:
     the factor, and those between are blended. yarn (Peng et al., 2023) blends too, between the pairs that turn `fast` and `slow`
     times within the original context.
     """
-    pair = torch.arange(0, dh, 2, dtype=torch.float64, device=device) / dh  # [dh / 2]
-    plain = 1.0 / rope.theta**pair
+    exponents = torch.arange(0, dh, 2, dtype=torch.float64, device=device) / dh  # [dh / 2]: 0, 2 / dh, 4 / dh, ...
+    plain = 1.0 / rope.theta**exponents  # [dh / 2]
     if rope.kind == "default":
         return plain
     if rope.kind == "linear":

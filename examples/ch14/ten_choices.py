@@ -22,9 +22,9 @@ BASE = "llama-3-8b"
 OPTIONS = (  # (choice, option, the fields of Config that make it from the base)
     ("normalisation", "layer norm", {"norm": "layer"}),
     ("normalisation", "RMS norm", {}),
-    ("its place", "pre", {}),
-    ("its place", "post", {"norm_place": "post", "final_norm": False}),
-    ("its place", "both", {"norm_place": "both"}),
+    ("place of the norm", "pre", {}),
+    ("place of the norm", "post", {"norm_place": "post", "final_norm": False}),
+    ("place of the norm", "both", {"norm_place": "both"}),
     ("positions", "learned", {"positions": "learned"}),
     ("positions", "sinusoidal", {"positions": "sinusoidal"}),
     ("positions", "RoPE", {}),
@@ -40,8 +40,8 @@ OPTIONS = (  # (choice, option, the fields of Config that make it from the base)
     ("activation", "gated GELU, tanh form", {"activation": "gelu_new"}),
     ("feed-forward", "dense", {}),
     ("feed-forward", "mixture of experts", {"experts": Experts(8, 2, 14336)}),
-    ("head", "tied", {"tie_word_embeddings": True}),
-    ("head", "untied", {}),
+    ("output matrix", "tied", {"tie_word_embeddings": True}),
+    ("output matrix", "untied", {}),
     ("biases", "present", {"biases": ("qkv", "o", "mlp")}),
     ("biases", "on q, k and v", {"biases": ("qkv",)}),
     ("biases", "absent", {}),
@@ -60,12 +60,12 @@ def options_of(config: Config) -> dict[str, str]:
     windows = set(config.windows) or {None}
     return {
         "normalisation": {"rms": "RMS norm", "layer": "layer norm"}[config.norm],
-        "its place": config.norm_place,
+        "place of the norm": config.norm_place,
         "positions": {"rope": "RoPE", "alibi": "ALiBi"}.get(config.positions, config.positions),
         "attention": attention,
         "activation": f"gated {act}" if config.gated else act,
         "feed-forward": "mixture of experts" if any(map(config.has_experts, range(config.n_layer))) else "dense",
-        "head": "tied" if config.tie_word_embeddings else "untied",
+        "output matrix": "tied" if config.tie_word_embeddings else "untied",
         "biases": {("qkv", "o", "mlp"): "present", ("qkv",): "on q, k and v", (): "absent"}.get(
             config.biases, " and ".join(config.biases)
         ),
@@ -96,7 +96,7 @@ def explain(config: Config) -> list[str]:
         "post": "each of the two sublayers reads the stream and adds to it, and the sum is normalised",
         "both": "each of the two sublayers reads a normalised copy, and what it adds is normalised before it is added",
     }[config.norm_place]
-    final = "there is one more norm before the head" if config.final_norm else "there is no norm before the head"
+    final = "there is one more norm before the output matrix" if config.final_norm else "there is no norm before the output matrix"
     lines.append(f"{kind[0].upper()}{kind[1:]}: {where}; {final}.")
     lines += _explain_attention(config, chosen) + _explain_feed_forward(config, chosen)
     biases = {"present": "Every matrix of a layer has a bias", "absent": "No matrix has a bias"}
@@ -155,9 +155,9 @@ def _explain_rope(config):
         )
         return f"theta {rope.theta:,.0f}{extra}"
 
-    pairs = "neighbouring numbers" if config.interleaved else "numbers half a head apart"
+    together = "neighbouring numbers" if config.interleaved else "numbers half a head apart"
     more = f"; in layers with a window {one(config.window_rope)}" if config.window_rope else ""
-    return f"Positions: RoPE turns queries and keys, {pairs} in pairs, {one(config.rope)}{more}."
+    return f"Positions: RoPE turns queries and keys, {together} together, {one(config.rope)}{more}."
 
 
 def _explain_feed_forward(config, chosen):
