@@ -26,8 +26,9 @@ from tqdm import tqdm
 from examples.ch02.model import load, run, save
 from examples.ch03.tokens import random_ids
 from examples.ch04.component_timing import median_after, timing_lengths
-from examples.ch04.library import import_transformers, library_model
+from examples.ch04.library import library_model
 from examples.ch10.decode_rate import decode_rates
+from examples.lab.environment import import_transformers
 from examples.lab.script import BadInput, Parser, command, dump_json, number_list, table, whole_number
 
 ROOT = Path(__file__).resolve().parents[1]

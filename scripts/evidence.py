@@ -14,9 +14,6 @@ interrupt loses one. What comes out as before keeps its old record, with its dat
 
 import contextlib
 import datetime
-import os
-import platform
-import re
 import subprocess
 import sys
 import time
@@ -29,29 +26,14 @@ import filelock
 import torch
 from tqdm import tqdm
 
-from examples.ch02.hub import sha256
-from examples.ch02.model import load, smollm2_file
-from examples.ch04.library import import_transformers
+from examples.ch02.model import load
+from examples.lab.environment import machine, sha256, smollm2_file, versions
 from examples.lab.script import BadInput, Parser, command, table
 from scripts.experiments import LONG, ROOT, claims, experiments, lasting
 from scripts.records import DATED, check_record, key_of, read_results, results_path, write_results
 from scripts.refresh import refresh, tell
 
 UNKNOWN = "unknown"  # a record's commit, where git cannot say it
-
-
-def versions():
-    """The versions that a record was made with."""
-    return {"python": platform.python_version(), "torch": torch.__version__, "transformers": import_transformers().__version__}
-
-
-def machine():
-    """The machine that a measurement was made on, and its versions."""
-    name = platform.processor() or platform.machine()
-    with contextlib.suppress(OSError):
-        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
-        name = found[1] if found else name
-    return {"processor": name, "cores": os.cpu_count(), **versions()}
 
 
 def commit():
