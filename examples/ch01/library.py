@@ -117,6 +117,12 @@ def _random(source, dtype, seed):
     return Library(model.eval(), None, frozenset(), {"source": source, "config": fields, "seed": seed})
 
 
+def import_classes():
+    """Import the library with the classes of a model, which it puts off until they are first named: loading is not to pay for it."""
+    transformers = import_transformers()
+    _ = transformers.AutoModelForCausalLM, transformers.AutoTokenizer, transformers.GPT2LMHeadModel
+
+
 def _quiet():
     transformers = import_transformers()
     transformers.logging.set_verbosity_error()

@@ -93,9 +93,10 @@ def _digest(text):
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def request_record(program, artefact, prompt_tokens, output_tokens, stages, seconds, threads, dtype, device="cpu"):
-    """The record of a request of `seconds` whose `stages`, {name: [seconds, ...]}, a stopwatch has. program: what ran the passes.
+def request_record(program, prompt_tokens, output_tokens, stages, seconds, artefact, threads, dtype, device="cpu", settings=None):
+    """The record of a request of `seconds` whose `stages`, {name: [seconds, ...]}, a stopwatch has.
 
+    program: what ran the passes. settings: what the choice of tokens depended on, {name: value}.
     Raises ValueError where the stages claim more than the whole: one of them has been counted twice.
     """
     versions = machine()
@@ -109,6 +110,7 @@ def request_record(program, artefact, prompt_tokens, output_tokens, stages, seco
         "threads": threads,
         "dtype": str(dtype).removeprefix("torch."),
         "device": str(device),
+        "settings": settings or {},
         "tokens": {"prompt": prompt_tokens, "output": output_tokens},
         "stages": stages,
         "unexplained": seconds - math.fsum(math.fsum(times) for times in stages.values()),
@@ -267,7 +269,7 @@ def summary(record):
 
 
 COMPARED = {  # what may differ between two runs: {its name for a person: where it stands}
-    **{"program": "program", "model": "artefact.source", "commit": "artefact.commit", "seed": "artefact.seed"},
+    **{"program": "program", "model": "artefact.source", "commit": "artefact.commit", "weights' seed": "artefact.seed"},
     **{"weights": "artefact.sha256", "config": "artefact.config_sha256", "python": "versions.python", "torch": "versions.torch"},
     **{"transformers": "versions.transformers", "processor": "machine.processor", "cores": "machine.cores"},
     **{"device": "device", "threads": "threads", "dtype": "dtype"},
@@ -281,7 +283,8 @@ def compare(one, other):
 
     A ratio is None where one of the two does not say, or says zero.
     """
-    pairs = {what: (field(one, path), field(other, path)) for what, path in COMPARED.items()}
+    paths = COMPARED | {name: f"settings.{name}" for record in (one, other) for name in field(record, "settings") or {}}
+    pairs = {what: (field(one, path), field(other, path)) for what, path in paths.items()}
     changed = [{"what": what, "from": a, "to": b} for what, (a, b) in pairs.items() if a != b]
     a, b = summary(one), summary(other)
     ratios = {what: b[key] / a[key] if a[key] and b[key] else None for what, key in RATIOS.items()}

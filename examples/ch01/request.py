@@ -22,9 +22,9 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 
 import torch
 
-from examples.ch01.library import load_library, random_ids, serve
+from examples.ch01.library import import_classes, load_library, random_ids, serve
 from examples.ch01.record import PASSES, STAGES, Stopwatch, append, check_file, compare, read, request_record, summary
-from examples.lab.environment import import_transformers, versions
+from examples.lab.environment import versions
 from examples.lab.experiment import Experiment, largest, tolerance, worst
 from examples.lab.figure import check_target, label_ends, new_figure, plain_ticks, style, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, progress_bar, table, whole_number
@@ -48,7 +48,7 @@ def measure(model, prompt=None, tokens=TOKENS, runs=RUNS, seed=0, dtype="float32
     request_ms and all shares are of the request without loading, which is done once for all of them.
     """
     source = model if isinstance(model, str) else model.manifest["source"]
-    import_transformers()  # before the clock starts: its import is no part of a request
+    import_classes()  # before the clock starts: its import is no part of a request
     watch = Stopwatch()
     with watch.stage("load"):
         library = load_library(source, DTYPES[dtype], seed)
@@ -57,8 +57,9 @@ def measure(model, prompt=None, tokens=TOKENS, runs=RUNS, seed=0, dtype="float32
     for _ in range(runs if runs > 1 else 0):
         served.append(serve(library, prompt_for(library, prompt, tokens, seed), tokens))
         progress()
-    ran, threads = library.artefact() if file else {}, torch.get_num_threads()
-    records = [request_record("transformers", ran, len(s.prompt), len(s.new), s.stages, s.seconds, threads, dtype) for s in served]
+    of = {"artefact": library.artefact() if file else {}, "threads": torch.get_num_threads(), "dtype": dtype}
+    of["settings"] = {"temperature": 0.0}
+    records = [request_record("transformers", len(s.prompt), len(s.new), s.stages, s.seconds, **of) for s in served]
     for record in records if file else ():
         append(file, record)
     return {"runs": runs, "cold": runs == 1, **_medians(served[-runs:], records), "text": served[0].text}
@@ -175,6 +176,10 @@ def _known(value, form="{}", width=14):
     return text if len(text) <= width else "..." + text[3 - width :]
 
 
+def _change(what, value):
+    return _known(value, width=64)[:8] if what in ("weights", "config", "commit") else _known(value, width=24)
+
+
 def show(values):
     """Text of {"show": ...}: what ran, how long it took, what changed from each record to the next, what could not be read."""
     v = values["show"]
@@ -196,7 +201,7 @@ def show(values):
         words = ["line", "load, ms", "prefill, ms", "decode step, ms", "request, ms", "passes", "unexplained"]
         parts = [table(heads, ran), table(words, times)]
     for c in v["changes"]:
-        changed = [f"{d['what']} {_known(d['from'], width=20)} -> {_known(d['to'], width=20)}" for d in c["changed"]]
+        changed = [f"{d['what']} {_change(d['what'], d['from'])} -> {_change(d['what'], d['to'])}" for d in c["changed"]]
         ratios = [f"{what} x{ratio:.2f}" for what, ratio in c["ratios"].items() if ratio is not None]
         lines = [_folded(f"line {c['from_line']} to {c['to_line']}:", changed or ["nothing but the times"])]
         parts.append("\n".join([*lines, _folded("    time:", ratios or ["unknown"])]))
@@ -273,9 +278,7 @@ def options():
         "action", nargs="?", choices=["run", "show"], default="run", help="time a request, or show a file of records"
     )
     parser.add_argument("file", nargs="?", type=Path, default=None, help="for show: the file")
-    parser.add_argument(
-        "--tokens", type=whole_number(1), default=None, metavar="N", help=f"new tokens at most, by default {TOKENS}"
-    )
+    parser.add_argument("--tokens", type=whole_number(1), default=TOKENS, metavar="N", help="new tokens at most")
     parser.add_argument("--runs", type=whole_number(1), default=1, metavar="N", help="more than 1: medians of N after a first one")
     parser.add_argument("--record", type=Path, default=None, metavar="FILE", help="append a record of each request, the first too")
     return parser.add("model", "dtype", "prompt", "threads", "seed", "plot", "json")
