@@ -137,7 +137,8 @@ def report(values):
         table(heads, rows),
         "",
         f"GPT-2, by hand: 2 x (12 layers x 12 x {e['n_embd']}^2 + {e['vocab_size']:,} x {e['n_embd']}) = "
-        f"{e['multiplied_gflop']:.3f} GFLOP, {e['head_mflop']:.1f} MFLOP of them the head.",
+        f"{e['multiplied_gflop']:.3f} GFLOP.",
+        f"The head is {e['head_mflop']:.1f} MFLOP of them.",
     ]
     if "rate" not in values:
         return "\n".join([*parts, "All three counts of GPT-2 round to a quarter of a GFLOP for each position."])

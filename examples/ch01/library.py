@@ -6,7 +6,8 @@ come out. Everything around the block is written out.
 
 import contextlib
 import io
-import json
+import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from examples.ch01.record import PASSES, Stopwatch, artefact
 from examples.lab.environment import EMBEDDED, import_transformers, smollm2_file
-from examples.lab.script import BadInput
+from examples.lab.script import BadInput, read_json
 
 SIZES = {  # of the published GPT-2s: (layers, width, heads)
     **{"gpt2": (12, 768, 12), "gpt2-medium": (24, 1024, 16), "gpt2-large": (36, 1280, 20), "gpt2-xl": (48, 1600, 25)},
@@ -59,43 +60,66 @@ def load_library(source: str = "embedded", dtype: torch.dtype = torch.float32, s
     if source.startswith("random:"):
         return _random(source, dtype, seed)
     path = EMBEDDED if source == "embedded" else smollm2_file() if source == "smollm2" else Path(source)
-    revision = None
-    if path.suffix == ".gguf":
-        if not path.is_file():
-            raise BadInput(f"{source}: there is no such file; check the path")
-        place, options = path.parent, {"gguf_file": path.name}
-    elif path.is_dir():
-        if not (path / "config.json").is_file():
-            raise BadInput(f"{source} has no config.json; a model is a folder that holds it")
-        place, options = path, {}
-    elif source.count("/") == 1 and not path.exists() and not source.startswith((".", "/", "~")):
-        place, _, revision = source.partition("@")
-        options = {"revision": revision or None}
+    commit = None
+    if not path.exists() and re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?", source):
+        path = _fetched(source)
+        commit = path.name
+    if path.is_file() and path.suffix == ".gguf":
+        place, options, files = path.parent, {"gguf_file": path.name}, [path]
+    elif (path / "config.json").is_file():
+        place, options, files = path, {}, _files(path, source)
     else:
-        raise BadInput(f"no model {source or 'without a name'}: there is no such folder or .gguf file; a hub id is owner/name")
+        what = source or "without a name"
+        raise BadInput(f"no model {what}: give a folder with config.json, a .gguf file or a hub id owner/name")
     model, tokenizer = _read(source, place, options, dtype)
-    if path.exists():
-        files, commit = [path] if path.is_file() else _files(path), None
-    else:  # a hub id: its cache has a folder for each commit
-        folder = _cached_folder(place, revision)
-        files, commit = _files(folder), folder.name
-    return Library(model, tokenizer, _ends(model), {"source": source, "files": files, "commit": commit})
+    end = model.generation_config.eos_token_id
+    ends = frozenset([] if end is None else end if isinstance(end, list) else [end])
+    return Library(model, tokenizer, ends, {"source": source, "files": files, "commit": commit})
+
+
+def _fetched(source):
+    """The folder of a hub id `owner/name[@revision]` in the hub's cache: config, tokenizer and safetensors files of one commit."""
+    import_transformers()  # which says in one line what it cannot read in the environment, and imports the hub
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.utils import disable_progress_bars
+
+    if not os.isatty(2):
+        disable_progress_bars()
+    repo, _, revision = source.partition("@")
+    try:
+        wanted = [*FILES, SINGLE, INDEX, "model-*-of-*.safetensors"]
+        return Path(snapshot_download(repo, revision=revision or None, allow_patterns=wanted))
+    except Exception as error:  # of many kinds: no network, no such model, no right to read it
+        reason = " ".join(str(error).split())[:200] or repr(error)
+        raise BadInput(f"{source} could not be fetched from the hub ({reason}); check the name, or give a folder") from None
+
+
+def _files(folder, source):
+    """The files of a model folder that are read: config, tokenizer, and the weights' one file or the shards of their index."""
+    weights = [folder / SINGLE]
+    if not weights[0].is_file():
+        if not (folder / INDEX).is_file():
+            raise BadInput(f"{source} holds no {SINGLE}; weights are only read from safetensors files")
+        shards = read_json(folder / INDEX).get("weight_map")
+        if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
+            raise BadInput(f"{folder / INDEX} has no weight_map; fetch it again")
+        weights = [folder / INDEX, *(folder / name for name in sorted(set(shards.values())))]
+    lost = next((path for path in weights if not path.is_file()), None)
+    if lost:
+        raise BadInput(f"{source} holds no {lost.name}, which its index names; fetch it again")
+    return [*(folder / name for name in FILES if (folder / name).is_file()), *weights]
 
 
 def _read(source, place, options, dtype):
-    """(model, tokenizer) of a folder, file or hub id; raises BadInput for whatever the library finds wrong with it."""
+    """(model, tokenizer) of a folder or file, the latter None where there is none; raises BadInput for whatever the library finds
+    wrong with it."""
     transformers = _quiet()
-    settings = {"dtype": dtype, "use_safetensors": True, "output_loading_info": True, **options}
-    if "gguf_file" in options:
-        del settings["use_safetensors"]
+    settings = {"dtype": dtype, "output_loading_info": True, **({} if options else {"use_safetensors": True}), **options}
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # its progress bar for GGUF asks nobody
             model, about = transformers.AutoModelForCausalLM.from_pretrained(place, **settings)
-            tokenizer = None
-            if "gguf_file" in options or "revision" in options or any((place / name).is_file() for name in FILES[2:]):
-                tokenizer = transformers.AutoTokenizer.from_pretrained(place, **options)
-    except (KeyboardInterrupt, SystemExit, BadInput):
-        raise
+            has = options or any((place / name).is_file() for name in ("tokenizer.json", "vocab.json"))
+            tokenizer = transformers.AutoTokenizer.from_pretrained(place, **options) if has else None
     except Exception as error:  # of as many kinds as there are ways to be wrong
         reason = " ".join(str(error).split())[:200] or repr(error)
         raise BadInput(f"{source}: transformers cannot load this model ({reason}); give another") from None
@@ -118,7 +142,7 @@ def _random(source, dtype, seed):
 
 
 def import_classes():
-    """Import the library with the classes of a model, which it puts off until they are first named: loading is not to pay for it."""
+    """Import the library with the classes of a model, which it puts off until they are first named, so that no clock counts it."""
     transformers = import_transformers()
     _ = transformers.AutoModelForCausalLM, transformers.AutoTokenizer, transformers.GPT2LMHeadModel
 
@@ -128,26 +152,6 @@ def _quiet():
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return transformers
-
-
-def _cached_folder(repo, revision):
-    found = import_transformers().utils.cached_file(repo, "config.json", revision=revision or None, local_files_only=True)
-    return Path(found).parent
-
-
-def _files(folder):
-    """The files of a model folder that are read: config, tokenizer, and the weights' one file or the shards of their index."""
-    weights = [folder / SINGLE]
-    if not weights[0].is_file():
-        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-        weights = [folder / INDEX, *(folder / name for name in sorted(set(index["weight_map"].values())))]
-    return [*(folder / name for name in FILES if (folder / name).is_file()), *weights]
-
-
-def _ends(model):
-    """The ids that end a text by the model's files."""
-    end = model.generation_config.eos_token_id
-    return frozenset([] if end is None else end if isinstance(end, list) else [end])
 
 
 # ------------------------------------------------------------------------------------------------------------- a request

@@ -283,8 +283,9 @@ def compare(one, other):
 
     A ratio is None where one of the two does not say, or says zero.
     """
-    paths = COMPARED | {name: f"settings.{name}" for record in (one, other) for name in field(record, "settings") or {}}
-    pairs = {what: (field(one, path), field(other, path)) for what, path in paths.items()}
+    pairs = {what: (field(one, path), field(other, path)) for what, path in COMPARED.items()}
+    settings = [found if isinstance(found := field(record, "settings"), dict) else {} for record in (one, other)]
+    pairs |= {name: tuple(found.get(name) for found in settings) for name in settings[0] | settings[1]}
     changed = [{"what": what, "from": a, "to": b} for what, (a, b) in pairs.items() if a != b]
     a, b = summary(one), summary(other)
     ratios = {what: b[key] / a[key] if a[key] and b[key] else None for what, key in RATIOS.items()}

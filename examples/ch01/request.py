@@ -208,9 +208,9 @@ def show(values):
     count = len(v["records"])
     read_ = f"{count} record{'' if count == 1 else 's'} read"
     if v["problems"]:
-        parts.append("\n".join(v["problems"]))
+        parts.append("\n".join(textwrap.fill(problem, 98, subsequent_indent="    ") for problem in v["problems"]))
         read_ += ", and what is wrong with the file stands above"
-    parts.append(f"{read_}. A factor is the later time over the earlier one: below 1, the later run was faster.")
+    parts.append(f"{read_}.\nA factor is the later time over the earlier one: below 1, the later run was faster.")
     return "\n\n".join(parts)
 
 
