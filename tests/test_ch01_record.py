@@ -1,11 +1,14 @@
 """Chapter 1's files of records: appended whole by many at once, read after a cut, from other versions, compared; and the record
 that chapter 5's loop writes."""
 
+import contextlib
+import fcntl
 import json
 import math
 import os
 import subprocess
 import sys
+import threading
 import unittest
 from unittest import mock
 
@@ -24,6 +27,8 @@ import random, sys
 from examples.ch01.record import append
 path, worker, each = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 sizes = random.Random(worker)
+print("ready", flush=True)
+sys.stdin.read()  # until all are
 for n in range(each):
     append(path, {"worker": worker, "n": n, "text": str(worker) * sizes.randrange(1, 20000)})
 """
@@ -107,6 +112,31 @@ class Files(FolderCase):
             append(self.path, made("two"))
         self.assertEqual(self.path.read_bytes(), before)
 
+    def test_it_waits_for_whoever_appends(self):
+        self.fill(made("one"))
+        with self.path.open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            other = threading.Thread(target=append, args=(self.path, made("two")))
+            other.start()
+            other.join(0.3)
+            self.assertEqual((other.is_alive(), len(read(self.path)[0])), (True, 1))
+        other.join(30)
+        self.assertEqual([one["program"] for _, one in read(self.path)[0]], ["one", "two"])
+
+    def test_it_writes_at_the_end_that_the_file_has_then(self):
+        """A program that knows nothing of the lock adds a line while the file is open."""
+        self.fill(made("one"))
+        data, pread = self.path.read_bytes(), os.pread
+
+        def meanwhile(*about):
+            with self.path.open("ab") as file:
+                file.write(data)
+            return pread(*about)
+
+        with mock.patch.object(module.os, "pread", side_effect=meanwhile):
+            append(self.path, made("two"))
+        self.assertEqual([one["program"] for _, one in read(self.path)[0]], ["one", "one", "two"])
+
     def test_what_is_no_record(self):
         self.path.write_bytes(b'[1]\n\n{"a": 1}\n\xff\xfe\n{"a": 1, "a": 2}\n')
         found, problems = read(self.path)
@@ -116,8 +146,13 @@ class Files(FolderCase):
     @slow
     def test_processes_that_append_at_once_lose_nothing(self):
         order = [sys.executable, "-c", WORKER, str(self.path)]
-        running = [subprocess.Popen([*order, str(w), str(EACH)], cwd=ROOT) for w in range(WORKERS)]
-        self.assertEqual([one.wait(timeout=120) for one in running], [0] * WORKERS)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "cwd": ROOT}
+        with contextlib.ExitStack() as stack:
+            workers = [stack.enter_context(subprocess.Popen([*order, str(w), str(EACH)], **pipes)) for w in range(WORKERS)]
+            self.assertEqual([one.stdout.readline() for one in workers], [b"ready\n"] * WORKERS)
+            for one in workers:
+                one.stdin.close()
+            self.assertEqual([one.wait(timeout=120) for one in workers], [0] * WORKERS)
         found, problems = read(self.path)
         self.assertEqual((len(found), problems), (WORKERS * EACH, []))
         for w in range(WORKERS):
