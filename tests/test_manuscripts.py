@@ -99,7 +99,7 @@ class Transcripts(unittest.TestCase):
 
 class Published(unittest.TestCase):
     def test_what_earlier_texts_printed_is_recomputed(self):
-        """Every published number of chapters 1, 5, 10 and 14 that is no time is set beside the record that it names; of a slip it differs."""
+        """Every published number of chapters 1, 5, 10 and 14, times aside, has the record that it names; of a slip it differs."""
         records = load_records(ROOT)
         entries = [r for ref, r in records.items() if ref.startswith("published.") and " " in str(r.get("measured"))]
         self.assertEqual(len(entries), 19)
