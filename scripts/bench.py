@@ -6,6 +6,7 @@
 Both programs take turns on the same weights and ids, in float32, after a warm-up; a ratio of times is our median over theirs,
 below 1 where we are faster. Decoding is told in tokens per second, as a share of transformers' and of the floor, which is the
 time of the model's matrices times a vector and nothing else. Several processes each do this, and the middle ratio counts.
+Of chapter 1's requests it tells what no stage of their records explains, which is to be 1 per cent of a request at most.
 Nothing here is a test: no bound is asserted.
 """
 
@@ -23,11 +24,13 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 from tqdm import tqdm
 
+from examples.ch01 import request
 from examples.ch02.model import load, run, save
 from examples.ch03.tokens import random_ids
 from examples.ch04.component_timing import timing_lengths
-from examples.ch04.library import import_transformers, library_model
+from examples.ch04.library import library_model
 from examples.ch10.decode_rate import decode_rates
+from examples.lab.environment import import_transformers
 from examples.lab.script import BadInput, Parser, command, counted, dump_json, number_list, table, whole_number
 from examples.lab.timing import median_after, warn_if_busy
 
@@ -67,6 +70,12 @@ def decode_once(source, tokens, runs):
     return decode_rates(load(source), tokens, runs)
 
 
+def request_once(source, tokens, runs):
+    """One process's part of the table of requests: medians, `unexplained_percent` of each request by itself."""
+    found = request.measure(source, tokens=tokens, runs=runs)
+    return {key: found[key] for key in ("request_ms", "load_ms", "passes_percent", "unexplained_percent")}
+
+
 def loading_once(program, folder):
     """Seconds to load the folder, and to load it and run 16 tokens; MiB that the process's peak memory grew by."""
     transformers = import_transformers()  # before the clock starts: its import is not loading
@@ -102,7 +111,8 @@ def child(argv=None):
     """One part in a process of its own: argv is the part, the threads, and the settings as JSON; prints JSON."""
     part, threads, settings = sys.argv[1:] if argv is None else argv
     torch.set_num_threads(int(threads))
-    print(dump_json({"speed": speed_once, "loading": loading_once, "decode": decode_once}[part](**json.loads(settings))), end="")
+    parts = {"speed": speed_once, "loading": loading_once, "decode": decode_once, "request": request_once}
+    print(dump_json(parts[part](**json.loads(settings))), end="")
     warn_if_busy()
 
 
@@ -123,8 +133,10 @@ def middle(rows, key):
     return sorted(rows, key=lambda r: r[key])[(len(rows) - 1) // 2]
 
 
-PARTS = ("speed", "loading", "decode")
+PARTS = ("speed", "loading", "decode", "request")
 DECODE_RUNS = 5  # each is 64 tokens by three programs
+REQUEST_RUNS, REQUEST_TOKENS = 5, 40
+UNEXPLAINED = 1.0  # per cent of a request, at most
 
 
 def options():
@@ -147,6 +159,7 @@ def main(argv=None):
     config = load(args.model).config
     args.tokens = timing_lengths(config, args.tokens)  # a bad source or length shows before the work
     args.decode_tokens = min(64, config.n_positions)
+    args.request_tokens = min(REQUEST_TOKENS, config.n_positions // 2)
     value = {
         "model": args.model,
         "threads": args.threads,
@@ -154,7 +167,7 @@ def main(argv=None):
         "processes": args.processes,
         "torch": torch.__version__,
     }
-    run = {"speed": _speed, "loading": _loading, "decode": _decode}
+    run = {"speed": _speed, "loading": _loading, "decode": _decode, "request": _request}
     parts = PARTS if args.part == "all" else (args.part,)
     steps = args.processes * sum({"speed": 1}.get(part, 2) for part in parts)
     with tqdm(total=steps, unit="process", file=sys.stderr, disable=not sys.stderr.isatty()) as bar:
@@ -201,6 +214,30 @@ def main(argv=None):
         print(f"second, medians of {runs} turns, the middle of {args.processes} processes by share of the floor:\n")
         heads = ["threads", "ours", "transformers", "floor", "ours / transformers", "ours / floor", "all shares of the floor"]
         print(table(heads, rows))
+
+    if "request" in value:
+        rows = [
+            [r["model"], *(f"{r[key]:,.1f}" for key in ("load_ms", "request_ms", "passes_percent"))]
+            + [f"{r['unexplained_percent']:.2f}", "yes" if r["unexplained_percent"] <= UNEXPLAINED else "no"]
+            for r in value["request"]
+        ]
+        print(f"\nA request, by chapter 1's record: medians of {REQUEST_RUNS} requests after the first, the middle of")
+        print(f"{args.processes} processes by what is unexplained:\n")
+        heads = ["", "load, ms", "request, ms", "passes, %", "unexplained, %", f"at most {UNEXPLAINED:g}%"]
+        print(table(heads, rows))
+
+
+def _request(args, bar):
+    """Requests to the embedded model and to the one that the other benchmarks run."""
+    rows = []
+    for source in ("embedded", args.model):
+        found = []
+        for _ in range(args.processes):
+            settings = dict(source=source, tokens=args.request_tokens, runs=REQUEST_RUNS)
+            found.append(_in_a_process("request", args.threads, **settings))
+            bar.update()
+        rows.append({"model": source, **middle(found, "unexplained_percent")})
+    return rows
 
 
 def _decode(args, bar):

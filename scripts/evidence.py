@@ -14,8 +14,6 @@ interrupt loses one. What comes out as before keeps its old record, with its dat
 
 import contextlib
 import datetime
-import os
-import platform
 import subprocess
 import sys
 import time
@@ -28,10 +26,8 @@ import filelock
 import torch
 from tqdm import tqdm
 
-from examples.ch02.hub import sha256
-from examples.ch02.model import load, smollm2_file
-from examples.ch04.library import import_transformers
-from examples.lab.experiment import processor
+from examples.ch02.model import load
+from examples.lab.environment import machine, sha256, smollm2_file, versions
 from examples.lab.script import BadInput, Parser, command, table
 from examples.lab.timing import warn_if_busy
 from scripts.experiments import LONG, ROOT, claims, experiments, lasting
@@ -39,16 +35,6 @@ from scripts.records import DATED, check_record, key_of, read_results, results_p
 from scripts.refresh import refresh, tell
 
 UNKNOWN = "unknown"  # a record's commit, where git cannot say it
-
-
-def versions():
-    """The versions that a record was made with."""
-    return {"python": platform.python_version(), "torch": torch.__version__, "transformers": import_transformers().__version__}
-
-
-def machine():
-    """The machine that a measurement was made on, and its versions."""
-    return {"processor": processor(), "cores": os.cpu_count(), **versions()}
 
 
 def commit():

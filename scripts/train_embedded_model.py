@@ -33,7 +33,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 from examples.ch02 import model as ch02
 from examples.ch02.config import GPT2Config
 from examples.ch02.layout import tensor_shapes
-from examples.ch04.library import import_transformers
+from examples.lab.environment import import_transformers
 from examples.lab.script import BadInput, Parser, command, dump_json, table, whole_number
 from scripts import ngrams
 

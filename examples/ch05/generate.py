@@ -3,6 +3,7 @@
     python examples/ch05/generate.py                                       # a passage by the embedded model
     python examples/ch05/generate.py --prompt "JULIET:" --tokens 60 --temperature 0
     python examples/ch05/generate.py --tokens 3 --show-candidates          # what each step had to choose from
+    python examples/ch05/generate.py --tokens 40 --record requests.jsonl   # and chapter 1's record of where the time went
     python examples/ch05/generate.py > passage.txt                         # the text alone; the note about it goes to stderr
 
 There is no mode for generation: the loop below calls a forward pass on a text that grows by one token per step. The pass is
@@ -22,6 +23,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 from torch import Tensor
 
+from examples.ch01.record import Stopwatch, append, artefact, check_file, request_record
 from examples.ch02.families import program
 from examples.ch02.model import Model, load_for, seeded
 from examples.ch03.tokens import decode, encode, piece
@@ -309,6 +311,31 @@ class _Show:
         print(f"each step ran the {fed} through the model]", file=sys.stderr)
 
 
+def by_stage(forward: Callable, show: Callable, watch: Stopwatch) -> tuple[Callable, Callable]:
+    """(forward, on_token) for `generate` with one prompt, timed: the first pass is the stage prefill, each later one decode; sample
+    is from the end of a pass until its token is told, and detokenise what `show` does with it."""
+
+    def timed(ids):
+        with watch.stage("decode" if "prefill" in watch.stages else "prefill"):
+            logits = forward(ids)
+        watch.begin("sample")
+        return logits
+
+    def on_token(sequence, id, logits):
+        watch.end()
+        with watch.stage("detokenise"):
+            show(sequence, id, logits)
+
+    return timed, on_token
+
+
+def ran(model: Model) -> dict:
+    """What a record says of the model: chapter 1's `artefact`."""
+    about, path = model.manifest, model.path
+    files = [path] if path and path.is_file() else [path / file["name"] for file in about["files"]]
+    return artefact(about["source"], files, None if path else model.fields, about["commit"], about.get("seed"))
+
+
 def options():
     """The script's argument parser."""
     parser = Parser(prog="generate.py", description=__doc__, keys=__file__)
@@ -319,6 +346,8 @@ def options():
     parser.add_argument("--window", type=whole_number(1), default=None, metavar="W", help=about)
     about = "print the best ten of each step, kept or cut, with their probabilities after temperature"
     parser.add_argument("--show-candidates", action="store_true", help=about)
+    about = "append chapter 1's record of this request; examples/ch01/request.py show FILE shows it"
+    parser.add_argument("--record", type=Path, default=None, metavar="FILE", help=about)
     return parser.add("model", "threads", "seed", "json")
 
 
@@ -326,21 +355,31 @@ def options():
 def main(argv=None):
     """Write on from a prompt, showing the text as it comes."""
     args = options().parse_args(argv)
-    model = load_for(args)
+    check_file(args.record)
+    watch = Stopwatch()
+    with watch.stage("load"):
+        model = load_for(args)
     if model.tokenizer is None and args.prompt is None:
         ids = torch.tensor([[0]])  # random weights have no text: the ids are shown
     else:
-        ids = encode(PROMPT if args.prompt is None else args.prompt, model)  # [1, T]
+        with watch.stage("tokenise"):
+            ids = encode(PROMPT if args.prompt is None else args.prompt, model)  # [1, T]
     start = time.perf_counter()
     with progress_bar("token", args.tokens) if args.json else contextlib.nullcontext() as bar:
         show = _Show(args, model, ids, bar.update if args.json else lambda: None)
-        settings = dict(show.settings, seed=args.seed, window=args.window, on_token=show)
+        settings = dict(show.settings, seed=args.seed, window=args.window)
+        forward, on_token = by_stage(whole_text(model), show, watch)
         try:
-            made = generate(ids, model, args.tokens, **settings)
+            made = generate(ids, model, args.tokens, **settings, forward=forward, on_token=on_token)
         except KeyboardInterrupt:
             show.finish(time.perf_counter() - start, interrupted=True)
             raise
-    show.finish(time.perf_counter() - start, made.ended[0])
+    with watch.stage("detokenise"):
+        show.finish(time.perf_counter() - start, made.ended[0])
+    whole = watch.seconds()
+    if args.record is not None:
+        about = {"artefact": ran(model), "threads": args.threads, "dtype": model.dtype, "settings": settings}
+        append(args.record, request_record("generate.py", ids.shape[1], made.lengths[0], watch.stages, whole, **about))
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 
 from examples.ch02.model import seeded
-from examples.ch04.library import import_transformers
 from examples.ch05.sampling import CANDIDATES, LOGITS, draw, probabilities
+from examples.lab.environment import import_transformers
 from examples.lab.experiment import Experiment, largest, tolerance, worst
 from examples.lab.script import Parser, answer, command, progress_bar, table, whole_number
 

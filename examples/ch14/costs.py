@@ -23,10 +23,10 @@ import torch
 
 from examples.ch02.config import NORMS, Config
 from examples.ch02.layout import is_buffer, weight_shapes
-from examples.ch04.library import import_transformers
 from examples.ch10 import kv_cache
 from examples.ch10.kv_cache import cache_bytes
 from examples.ch14.configs import SOURCE, config_named, published
+from examples.lab.environment import import_transformers
 from examples.lab.experiment import Experiment
 from examples.lab.script import BadInput, Parser, answer, command, progress_bar, table, whole_number
 

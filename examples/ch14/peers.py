@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from examples.ch02.model import Model, load, seeded
-from examples.ch04.library import import_transformers
+from examples.lab.environment import import_transformers
 
 _OLD = dict(vocab_size=53, n_positions=32, n_embd=24, n_layer=3, n_head=4)
 _NEW = dict(vocab_size=53, hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4, head_dim=10)

@@ -6,14 +6,12 @@ worst one seen goes up to one digit, so that "at most" is true of it; what was o
 the experiment says.
 """
 
-import contextlib
 import math
-import platform
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from examples.lab.environment import processor
 from examples.lab.script import BadInput, read_json
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -135,15 +133,6 @@ def far_from_record(id, args, values, root=ROOT):
         for key, x, recorded in pairs
         if not recorded / FAR <= x <= recorded * FAR
     ]
-
-
-def processor():
-    """The name of this machine's processor."""
-    with contextlib.suppress(OSError):
-        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
-        if found:
-            return found[1]
-    return platform.processor() or platform.machine()
 
 
 def sig(x, digits=3):

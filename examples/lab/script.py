@@ -227,7 +227,8 @@ def answer(args, values, report, draw=None, notes=()):
     if path is not None:
         draw(values, path)
     if args.json:
-        ran_with = {name: value for name, value in vars(args).items() if name not in ("json", "plot")}
+        given = {name: value for name, value in vars(args).items() if name not in ("json", "plot")}
+        ran_with = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
         print(dump_json(finite({"ran_with": ran_with, **values})), end="")
     else:
         print(report(values) + (f"\n\nplot: {path}" if path is not None else ""))
