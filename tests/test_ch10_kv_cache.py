@@ -1,7 +1,10 @@
 """Chapter 10's cache: its room, bytes, mask and edges, the faults that it must not survive, and chapter 5's loop with it."""
 
+import contextlib
+import io
 import json
 import math
+import re
 import unittest
 from unittest import mock
 
@@ -371,6 +374,19 @@ class Loop(unittest.TestCase):
         cached = Cached(MODEL)
         generate([[7, 3]], MODEL, 5, end=None, forward=cached)
         self.assertEqual((cached.given, cached.computed), (2 + 3 + 4 + 5 + 6, 6))
+
+
+class Manuscript(unittest.TestCase):
+    def test_its_programs_print_what_stands_below_them(self):
+        """The blocks of code with a block of text directly below: "Start here" and the loop."""
+        page = (support.ROOT / "content/books/inference/10-chapter.md").read_text(encoding="utf-8")
+        programs = re.findall(r"^```python\n((?:(?!^```).)*)^```\n\n^```text\n(.*?)^```$", page, re.M | re.S)
+        self.assertEqual(len(programs), 2)
+        for program, output in programs:
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                exec(program, {})
+            self.assertEqual(out.getvalue(), output)
 
 
 class Script(FolderCase):
