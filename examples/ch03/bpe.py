@@ -181,7 +181,7 @@ def report(values):
             f"\nThe word {v['word']!r}, merge by merge:\n",
             table(["", "rank", "joins to", "pieces"], [[i, *row] for i, row in enumerate(rows)]),
             f"\nids: {', '.join(map(str, v['word_ids']))}\n",
-            f"Of all neighbours the pair of lowest rank is joined first; the text has {same} the library's.",
+            f"The pair of lowest rank is joined first, each time anew; the text has {same} the library's.",
         ]
     )
 

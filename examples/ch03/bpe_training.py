@@ -161,6 +161,8 @@ def main(argv=None):
         text = args.file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise BadInput(f"{args.file} is not UTF-8; give a text") from None
+    if not train(text, 1):
+        raise BadInput(f"{args.file} has no pair of neighbours to join; give a longer text")
     args.file = str(args.file)
     answer(args, {"taught": taught(text, args.merges)}, report)
 
