@@ -87,7 +87,7 @@ def measure_tied(model, text=TEXT):
     Of each: how many logits are other numbers at the positions before the last one and at the last one, and what the row's own
     logit is then. Raises BadInput for a model whose head is a tensor of its own, and where the best next token is in the text.
     """
-    name = embedding_name(model.config)
+    file_name, name = embedding_name(model.config), next(iter(model.weights))
     if not model.config.tie_word_embeddings:
         raise BadInput("this model's head is not tied: it is a tensor of its own; take the embedded model")
     ids = encode(text, model)  # [1, T]
@@ -99,7 +99,7 @@ def measure_tied(model, text=TEXT):
         "text": text,
         "tokens": ids.shape[1],
         "vocabulary": len(before[0]),
-        "tensors_of_the_tables_shape": sum(t["shape"] == list(model.token_table.shape) for t in model.manifest["tensors"]),
+        "in_the_file": [t["name"] for t in model.manifest["tensors"] if t["name"] in (file_name, "lm_head.weight")],
     }
     for key, id in (("not_in_the_text", best), ("in_the_text", last)):
         changed = model.token_table.clone()
@@ -151,7 +151,8 @@ def report(values):
             "",
             table(["table", "V", "d", "its parameters", "the model's", "share", "head"], rows),
             "",
-            f"One row set to zero: the logits that are other numbers then, of {T - 1} x {V:,} and of {V:,}",
+            f"In the model's file: {' and '.join(tied['in_the_file'])}.",
+            f"One row of it set to zero: the logits that are other numbers then, of {T - 1} x {V:,} and of {V:,}",
             "",
             table(["row", "before the last position", "at the last"], changes),
             "",

@@ -94,8 +94,8 @@ def report(values):
             f"and {behind} {b['times_behind_a_blank']} times.",
             f"Their rows are two vectors, with a cosine of {b['cosine_of_the_rows']:.2f}.",
         ]
-    end = f"{b['word']!r} is {alone} at the start of a text and {behind} behind a blank: two ids, and so two rows."
-    return "\n".join([*parts, end])
+    parts += [f"{b['word']!r} is {alone} at the start of a text", f"and {behind} behind a blank: other ids, and so other rows."]
+    return "\n".join(parts)
 
 
 def _positions(v):

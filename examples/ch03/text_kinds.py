@@ -15,6 +15,8 @@ from pathlib import Path
 if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import torch
+
 from examples.ch02.model import Model, load, load_config
 from examples.ch03.held_text import ESSAY, PLAY
 from examples.ch03.tokens import encode
@@ -73,7 +75,8 @@ def on_disk(source: str) -> Model | None:
     from tokenizers import Tokenizer
 
     path = try_to_load_from_cache(source, "tokenizer.json")
-    return Model(load_config("gpt2"), {}, Tokenizer.from_file(path)) if isinstance(path, str) else None
+    no_rows = {"wte.weight": torch.empty(0, 768)}  # the tokenizer is all that is wanted
+    return Model(load_config("gpt2"), no_rows, Tokenizer.from_file(path)) if isinstance(path, str) else None
 
 
 def report(values):
@@ -97,7 +100,7 @@ def report(values):
         parts += [table(heads, rows), "", *(f"{name}'s tokenizer is not on disk here, and is left out." for name in absent)]
     most, fewest = (next(r for r in v["texts"] if r["kind"] == v[f"{k}_bytes_per_token"]) for k in ("most", "fewest"))
     if v["unmerged"]:
-        parts.append(f"Every byte is a token of its own: {', '.join(v['unmerged'])}. No merge of this tokenizer fits there.")
+        parts.append(f"Every byte is a token of its own: {', '.join(v['unmerged'])}; no merge fits there.")
     end = f"A token holds {most['bytes_per_token']:.2f} bytes of {most['kind']}, the most, and {fewest['bytes_per_token']:.2f} of"
     return "\n".join([*parts, f"{end} {fewest['kind']}, the fewest."])
 
