@@ -13,6 +13,7 @@ import torch
 
 from examples.ch02.config import Latent, general
 from examples.ch02.model import Model, general_form, load, run
+from examples.ch03.held_text import PLAY
 from examples.ch03.tokens import decode
 from examples.ch04.gpt2_from_scratch import causal_mask
 from examples.ch05.generate import generate
@@ -291,7 +292,7 @@ class HeldTexts(unittest.TestCase):
         T = EMBEDDED.config.n_positions
         windows = held_text.held_windows(EMBEDDED)
         self.assertEqual(windows.shape, (5, T + 1))
-        whole = EMBEDDED.tokenizer.encode(held_text.PLAY.read_text(encoding="utf-8")).ids
+        whole = EMBEDDED.tokenizer.encode(PLAY.read_text(encoding="utf-8")).ids
         self.assertEqual(windows[:, 1:].flatten().tolist(), whole[1 : 5 * T + 1])
         self.assertTrue(torch.equal(windows[1:, 0], windows[:-1, -1]))
         self.assertEqual(held_text.held_windows(EMBEDDED, 40).shape, (1, 41))
@@ -302,7 +303,7 @@ class HeldTexts(unittest.TestCase):
 
     def test_the_play(self):
         """The excerpt is the start of a validation play, as training prepares it; where its wheel lies, letter for letter."""
-        text = held_text.PLAY.read_text(encoding="utf-8")
+        text = PLAY.read_text(encoding="utf-8")
         self.assertEqual(training.plain_speech(text), text)
         self.assertIn("There to meet with Macbeth.", text)
         work = training.options().parse_args([]).work

@@ -6,8 +6,8 @@ from unittest import mock
 
 import torch
 
+from examples.ch03.held_text import PLAY
 from examples.ch14 import norm_training
-from examples.ch14.held_text import PLAY
 from examples.ch14.norm_training import byte_entropy, measure_some, training
 from examples.lab.script import finite, parse_json
 from tests.support import FolderCase, call

@@ -49,10 +49,7 @@ def _encoded(text, model, special):
     """What the tokenizer makes of the text: `ids`, and in `special_tokens_mask` which of them it has added."""
     if model.tokenizer is None:
         raise BadInput("this model has no tokenizer, so it takes no text (random weights have none); take another --model")
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise BadInput("the text is not valid UTF-8; give it in that encoding") from None
+    check_text(text)
     try:
         found = model.tokenizer.encode(text, add_special_tokens=special)
     except Exception as error:  # the library raises plain Exception, for a word that it does not know say
@@ -61,6 +58,14 @@ def _encoded(text, model, special):
         problem = "gives the tokenizer nothing to encode" if text else "is empty"
         raise BadInput(f"the text {problem}, and a model needs at least one token; give some text")
     return found
+
+
+def check_text(text: str) -> None:
+    """Raise BadInput for a text that UTF-8 cannot write."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise BadInput("the text is not valid UTF-8; give it in that encoding") from None
 
 
 def decode(ids: torch.Tensor | list[int], model: Model) -> str:

@@ -4,27 +4,18 @@ Shapes: n windows, T positions fed, V vocabulary.
 """
 
 from itertools import pairwise
-from pathlib import Path
 
 import torch
 
 from examples.ch02.model import Model, run
+from examples.ch03.held_text import held_text
 from examples.ch03.tokens import before_text, encode
 from examples.ch05.generate import generate
 from examples.lab.script import BadInput
 
-HERE = Path(__file__).resolve().parent
-PLAY = HERE / "held_play.txt"  # the start of Macbeth, as the embedded model's training prepares it and holds it out
-ESSAY = HERE / "held_essay.txt"  # written for this book, so that no model can have been trained on it
 LONGEST = 2048  # tokens of the longest window: of the 8,192 that SmolLM2 takes, the scores are 2.4 GB per layer
 BINS = 8  # of positions
 ROWS = 256  # positions whose logits are widened to float64 at once: V numbers of 8 bytes each
-
-
-def held_text(model: Model) -> str:
-    """The text for a model: its held-out play for the embedded one, the essay for any other."""
-    path = PLAY if model.manifest.get("source") == "embedded" else ESSAY
-    return path.read_text(encoding="utf-8")
 
 
 def prompt(model: Model, new: int = 1) -> torch.Tensor:

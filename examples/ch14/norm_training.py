@@ -21,7 +21,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 import torch
 
 from examples.ch02.model import run, seeded
-from examples.ch14.held_text import PLAY
+from examples.ch03.held_text import PLAY
 from examples.ch14.norm_depth import PLACES, depth_config, small_model
 from examples.lab.experiment import Experiment
 from examples.lab.script import Parser, answer, command, number_list, progress_bar, table, whole_number
