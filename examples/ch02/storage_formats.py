@@ -3,8 +3,8 @@
     python examples/ch02/storage_formats.py                     # the embedded model's weights
     python examples/ch02/storage_formats.py --model smollm2     # weights that have been through Q8_0 and Q4_1 before
 
-float32, float16 and bfloat16 store each number by itself: a sign, an exponent, a mantissa. Q8_0 and Q4_1, two formats of GGUF files,
-store blocks of 32 numbers that share a scale. What each does to a model's logits and loss: examples/ch14/stored_weights.py.
+float32, float16 and bfloat16 store each number by itself: a sign, an exponent, a mantissa. Q8_0 and Q4_1, two formats of GGUF
+files, store blocks of 32 numbers that share a scale. What each does to a model's logits and loss: examples/ch14/stored_weights.py.
 """
 
 import sys
@@ -146,7 +146,7 @@ CHOICES = (*FORMATS, MIXED)
 def format_of(form, tensor, is_table):
     """The name of the format that a tensor is stored in where a model is stored as `form`.
 
-    In blocks are matrices alone, along their last dimension, where it is a multiple of 32; all else stays float32, as in GGUF files.
+    In blocks are matrices alone, along their last dimension, where that is a multiple of 32; all else stays float32, as in GGUF.
     """
     name = ("Q8_0" if is_table else "Q4_1") if form == MIXED else form
     fits = FORMATS[name].numbers == 1 or (tensor.ndim > 1 and tensor.shape[-1] % BLOCK == 0)
@@ -386,7 +386,7 @@ EXPERIMENTS = (
     Experiment(
         "ch02.gguf-formats",
         "exact",
-        "SmolLM2's file stores the token table as Q8_0 and the other matrices as Q4_1; undone by hand they are the package's numbers.",
+        "SmolLM2's file has its token table in Q8_0 and its other matrices in Q4_1; undone by hand they are the package's.",
         "One file. Other files mix other formats.",
         measure_file,
         model="smollm2",
