@@ -3,8 +3,8 @@
     python examples/ch02/buffers.py
     python examples/ch02/buffers.py --model random:gpt2 --sizes-only    # the published shapes alone
 
-Files of GPT-2 from before 2023 hold a causal mask for each layer, a table of n_positions x n_positions ones and zeros. A parameter is
-what training has set and what nothing else can give back. A mask is a formula, position i sees j up to i, which a program computes.
+Old files of GPT-2 hold a causal mask for each layer, a table of n_positions x n_positions ones and zeros. A parameter is what
+training has set and nothing else can give back. A mask is a formula (position i sees j up to i), so a program can write it.
 """
 
 import sys
@@ -31,7 +31,7 @@ FILE = {  # openai-community/gpt2's model.safetensors: its size on the hub, and 
 
 
 def masks(config: GPT2Config, dtype: torch.dtype = torch.uint8) -> dict[str, torch.Tensor]:
-    """{name: [1, 1, n_positions, n_positions]}, the causal masks as old files hold them: a lower triangle of ones for each layer."""
+    """{name: [1, 1, n_positions, n_positions]}, the causal masks as old files hold them: a lower triangle of ones a layer."""
     n = config.n_positions
     return {f"h.{i}.attn.bias": torch.ones(n, n).tril().to(dtype)[None, None] for i in range(config.n_layer)}
 
@@ -137,8 +137,8 @@ def report(values):
         heads = ["this model's file with", "bytes more", "buffers", "parameters", "same weights"]
         lines += [table(heads, rows), ""]
     end = [
-        "Masks are known before any training: loading passes over them, right or wrong, and counts them as buffers.",
-        "Nothing is lost without them, and the number of parameters is the same with them.",
+        "A mask is known before any training: loading passes over it, right or wrong, as over any buffer.",
+        "Nothing is lost without masks, and the number of parameters is the same with them.",
     ]
     return "\n".join([*lines, *end])
 

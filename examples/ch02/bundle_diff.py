@@ -55,7 +55,7 @@ def _from_file(stored):
 
 
 def compare(a: torch.Tensor, b: torch.Tensor) -> tuple[int, float]:
-    """(how many numbers differ, the largest difference) of two tensors of one shape, piece by piece; NaN where a NaN is compared."""
+    """(how many numbers differ, the largest difference) of two tensors of one shape, in pieces; NaN where one holds a NaN."""
     differing, largest = 0, 0.0
     for one, other in zip(a.flatten().split(PIECE), b.flatten().split(PIECE), strict=True):
         off = (one.double() - other.double()).abs()

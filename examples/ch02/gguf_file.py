@@ -95,8 +95,9 @@ def numbers(tensor, path: Path) -> np.ndarray:
 def describe(path: Path) -> tuple[Config, dict, dict, list]:
     """(Config, metadata, {Hugging Face's name: the library's tensor}, buffers' rows) of the file at `path`.
 
-    The tensors stand in the order of the pass. Every tensor's name and shape is checked against the config, and no weight is read. Raises BadInput like `opened`, for a tensor
-    that is missing, left over or of another shape, and for a rope that the file scales in a way not known here.
+    The tensors stand in the order of the pass. Each one's name and shape is checked against the config, and no weight is read.
+    Raises BadInput like `opened`, for a tensor that is missing, left over or of another shape, and for a rope that the file scales
+    in a way not known here.
     """
     fields, stored = opened(path)
     config = config_of(fields, stored, path)

@@ -154,9 +154,22 @@ EXPERIMENTS = (
 # -------------------------------------------------------------------------------------------------------------------- commands
 
 
+class _Parser(Parser):
+    """Names an option that is in none of the actions, whose value would else be taken for an action."""
+
+    def parse_args(self, args=None, namespace=None):
+        known = set(self._option_string_actions)
+        for one in self._subparsers._group_actions[0].choices.values():
+            known |= set(one._option_string_actions)
+        for word in sys.argv[1:] if args is None else args:
+            if word.startswith("--") and word.partition("=")[0] not in known:
+                self.error(f"unknown: {word}")
+        return super().parse_args(args, namespace)
+
+
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="manifest.py", description=__doc__).add("model", "seed", "json")
+    parser = _Parser(prog="manifest.py", description=__doc__).add("model", "seed", "json")
     parser.add_argument("--tensors", action="store_true", help="list every tensor, not only the sums by kind, or the first few")
     actions = parser.add_subparsers(dest="action", metavar="ACTION", help="write, verify or diff; without one the model is listed")
 

@@ -107,9 +107,9 @@ def report(values):
     v = values["pickle"]
     lines = [f"A pickle of {v['bytes']} bytes that looks like two weights. Its steps, listed and not run:", ""]
     lines += [table(["byte", "step", "with"], [[s["at"], s["step"], s["with"]] for s in v["steps"]]), ""]
-    rows = [["ours", ", ".join(v["fetches"])], ["torch's own, of a tensor", ", ".join(v["torch_fetches"])]]
-    rows += [["one of numbers alone", ", ".join(v["numbers_fetch"]) or "nothing"]]
-    lines += [table(["this pickle", "fetches by name"], rows), ""]
+    rows = [["this one", name] for name in v["fetches"]] + [["torch's own, of a tensor", name] for name in v["torch_fetches"]]
+    rows += [["one of numbers alone", name] for name in v["numbers_fetch"] or ["nothing"]]
+    lines += [table(["a pickle", "fetches by name"], rows), ""]
     for r in v["refused"]:
         lines += [f"Given {r['case']}, loading says:", *_wrapped(r["said"])]
     end = [

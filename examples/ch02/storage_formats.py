@@ -238,10 +238,11 @@ def measure_bounds(model):
 
 
 def random_rows(seed=0, rows=2000):
-    """float32 [rows, 64] of many sizes: zeros, rows of one number, and powers of two, of which many lie between two steps."""
+    """float32 [rows, 64] of many sizes: zeros, one number, powers of two, and halves between two steps of Q8_0 too."""
     x = torch.randn(rows, 64, generator=seeded(seed)).numpy() * np.float32(10.0) ** np.linspace(-4, 3, rows, dtype="f4")[:, None]
     x[:50], x[50:100], x[100:150] = 0, 0.5, 2.0 ** np.arange(-50, 14, dtype="f4")[None]
-    x[150:200] = np.arange(64, dtype="f4") - 32
+    x[150:200] = np.arange(64, dtype="f4") / 2
+    x[150:200, ::BLOCK] = 127  # so that the scale is 1
     return x
 
 
@@ -324,7 +325,7 @@ def report(values):
         within = "-" if row["largest_error_in_block"] is None else f"{row['largest_error_in_block']:.2%}"
         cells = [per, f"{row['bytes']:,}", f"{row['bit_for_bit_percent']:.2f}%", f"{row['largest_relative_error']:.2g}", within]
         rows.append([row["format"], *cells])
-    heads = ["stored as", "bytes/weight", "model, bytes", "bit for bit", "relative error", "error in block"]
+    heads = ["stored as", "bytes/weight", "this model", "bit for bit", "relative error", "error in block"]
     fields = [
         [
             name,
@@ -334,13 +335,13 @@ def report(values):
         for name, row in bits.items()
     ]
     end = [
-        "Relative error: the largest, each by the weight's own size. Error in block: by the block's largest weight.",
-        "A block format gives up small weights beside large ones: a weight far below its block's scale comes back",
-        "as another number altogether, while none is further off than a part of the block's range.",
+        "Relative error: the largest, by the weight's own size; error in block: by the block's largest.",
+        "Blocks give up small weights beside large ones: a weight far below its block's scale comes back as",
+        "another number altogether, yet none is further off than a small part of its block's largest.",
     ]
     some = values["exactness"]["formats"][-1]
     kept = some["weights"] - some["in_blocks"]
-    note = f"In the block formats {kept:,} of {some['weights']:,} weights stay float32: vectors, and rows that no blocks fill."
+    note = f"In the block formats {kept:,} of {some['weights']:,} weights stay float32: vectors, and rows not of blocks."
     return "\n".join([table(["format", "numbers", "bits"], fields), "", table(heads, rows), "", note, *end])
 
 
