@@ -41,7 +41,7 @@ class Whole(unittest.TestCase):
         entries = re.findall(entry, register(ROOT), re.M)
         status = {id: found.lower() for found, _, id in entries}
         self.assertEqual(status, {e.id: STATUS[e.kind] for e in experiments()} | {c.id: c.status for c in claims()})
-        for _, place, id in entries:
+        for _, place, id in (e for e in entries if e[2][:4] in manuscripts(ROOT)):  # records may come first
             self.assertRegex(place, rf"\({re.escape('../content/books/inference/')}{id[2:4]}-\w+\.md#[\w-]+\)$", id)
 
     def test_a_claim_is_a_sentence_that_can_be_false(self):
