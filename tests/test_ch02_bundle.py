@@ -230,6 +230,13 @@ class Diff(Case):
         self.assertAlmostEqual(rows["wpe.weight"]["largest_difference"], off, places=7)
         self.assertEqual((found["same_tensors"], found["config"]), (len(changed) - 2, []))
 
+    def test_the_same_numbers_in_another_dtype_are_no_same_tensor(self):
+        ones = weights() | {"ln_f.weight": torch.ones(8)}
+        a = write_folder(self.folder / "a", ones)
+        b = write_folder(self.folder / "b", ones | {"ln_f.weight": torch.ones(8).bfloat16()})
+        [row] = diff(str(a), str(b))["tensors"]
+        self.assertEqual((row["name"], row["numbers_differing"], row["dtype_b"]), ("ln_f.weight", 0, "BF16"))
+
     def test_layers_that_one_has_alone(self):
         a = write_folder(self.folder / "a")
         b = write_folder(self.folder / "b", weights(config(n_layer=3)), G | {"n_layer": 3})
