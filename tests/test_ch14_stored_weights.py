@@ -36,6 +36,8 @@ class Measure(unittest.TestCase):
         self.assertEqual(row["same_best"], int((after.argmax(-1) == before.argmax(-1)).sum()))
         self.assertAlmostEqual(row["loss"], losses(ids, stored)[0].mean().item())
         self.assertAlmostEqual(row["loss_change"], row["loss"] - self.rows["float32"]["loss"])
+        change = losses(ids, stored)[0] - losses(ids, MODEL)[0]
+        self.assertAlmostEqual(row["standard_error"], change.std().item() / 8)  # of 64 positions
         self.assertEqual(self.found["largest_logit"], before.abs().max().item())
 
     def test_fewer_bits_are_further_off(self):
