@@ -17,6 +17,7 @@ COMPUTATION = {
     *("examples/ch04/gpt2_from_scratch.py", "examples/ch14/llama_from_scratch.py", "examples/ch14/variants.py"),  # the passes
     *("examples/ch10/kv_cache.py", "examples/ch05/sampling.py", "examples/ch05/generate.py"),
     *("examples/ch04/cost_model.py", "examples/ch14/costs.py"),  # the formulas
+    *("examples/ch02/anatomy.py", "examples/ch02/storage_formats.py"),  # the readers of weight files, and their formats
 }
 LOOKS_AT_ALL = {"examples/ch04/tour.py"}  # no record is of it, and it shows what other rooms measure
 LONGEST = 450  # lines

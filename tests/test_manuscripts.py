@@ -41,7 +41,7 @@ class Whole(unittest.TestCase):
         entries = re.findall(entry, register(ROOT), re.M)
         status = {id.partition("@")[0]: found.lower() for found, _, id in entries}  # of another model too
         self.assertEqual(status, {e.id: STATUS[e.kind] for e in experiments()} | {c.id: c.status for c in claims()})
-        for _, place, id in entries:
+        for _, place, id in (e for e in entries if e[2][:4] in manuscripts(ROOT)):  # records may come first
             self.assertRegex(place, rf"\({re.escape('../content/books/inference/')}{id[2:4]}-\w+\.md#[\w-]+\)$", id)
 
     def test_a_claim_is_a_sentence_that_can_be_false(self):
@@ -99,7 +99,7 @@ class Transcripts(unittest.TestCase):
 
 class Published(unittest.TestCase):
     def test_what_earlier_texts_printed_is_recomputed(self):
-        """Every published number of chapters 1, 3, 5, 10 and 14, times aside, has the record that it names; of a slip it differs."""
+        """Every published number of chapters 1, 3, 5, 10 and 14, times aside, has the record that it names; slips differ."""
         records = load_records(ROOT)
         entries = [r for ref, r in records.items() if ref.startswith("published.") and " " in str(r.get("measured"))]
         self.assertEqual(len(entries), 20)

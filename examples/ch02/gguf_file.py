@@ -51,14 +51,12 @@ WITHOUT_EFFECT = {  # fields llama.NAME that say nothing which the tensors' shap
 }
 
 
-def read(path: Path) -> tuple[Config, dict, object, dict]:
-    """(Config, {name: float32 tensor} by Hugging Face's names, tokenizer or None, facts) of the GGUF file at `path`.
+def opened(path: Path) -> tuple[dict, dict]:
+    """(metadata, {GGUF's name: the library's tensor, mapped from the file}) of the file at `path`.
 
-    facts: {tensors and buffers: rows for the manifest, eos_token_id: an id, several or None}. Raises BadInput, in one line, for a
-    file that is cut off or no GGUF, another architecture, a quantisation that cannot be undone, a rope that the file scales in a
-    way not known here, or a tokenizer that cannot be read.
+    Raises BadInput, in one line, for a file that is cut off or no GGUF, or of another architecture.
     """
-    from gguf import GGUFReader, dequantize
+    from gguf import GGUFReader
 
     with path.open("rb") as file:
         if file.read(4) != b"GGUF":
@@ -80,42 +78,76 @@ def read(path: Path) -> tuple[Config, dict, object, dict]:
         raise BadInput(
             f"{path} is one of {parts} parts (split.count); join them with `llama-gguf-split --merge` and give the whole"
         )
+    return fields, stored
 
-    def numbers(name):
-        try:
-            return dequantize(stored[name].data, stored[name].tensor_type).astype(np.float32)
-        except (NotImplementedError, ValueError, KeyError) as error:
-            kind = stored[name].tensor_type.name
-            raise BadInput(f"{path}: {name} is stored as {kind}, which cannot be undone here ({error}); use another file") from None
 
+def numbers(tensor, path: Path) -> np.ndarray:
+    """The float32 numbers of one of the library's tensors; raises BadInput for a format that cannot be undone."""
+    from gguf import dequantize
+
+    try:
+        return dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+    except (NotImplementedError, ValueError, KeyError) as error:
+        what = f"{tensor.name} is stored as {tensor.tensor_type.name}, which cannot be undone here ({error})"
+        raise BadInput(f"{path}: {what}; use another file") from None
+
+
+def describe(path: Path) -> tuple[Config, dict, dict, list]:
+    """(Config, metadata, {Hugging Face's name: the library's tensor}, buffers' rows) of the file at `path`.
+
+    The tensors stand in the order of the pass. Each one's name and shape is checked against the config, and no weight is read.
+    Raises BadInput like `opened`, for a tensor that is missing, left over or of another shape, and for a rope that the file scales
+    in a way not known here.
+    """
+    fields, stored = opened(path)
     config = config_of(fields, stored, path)
     buffers = []
     if ROPE_FACTORS in stored:
-        config = replace(config, rope=_rope_with(config, numbers(ROPE_FACTORS), path))
+        config = replace(config, rope=_rope_with(config, numbers(stored[ROPE_FACTORS], path), path))
         buffers.append(_row(ROPE_FACTORS, stored.pop(ROPE_FACTORS)))
-    shapes, weights, rows = weight_shapes(config), {}, []
+    shapes, found = weight_shapes(config), {}
     for name, tensor in stored.items():
         ours = hugging_face_name(name)
         if ours not in shapes:
             raise BadInput(f"{path} has the tensor {name}, which a llama of its config does not; use another file")
-        data = numbers(name)
-        if data.shape != shapes[ours]:
-            raise BadInput(f"{path}: {name} is {list(data.shape)}, not {list(shapes[ours])}; the file is not of one model")
-        if ".self_attn.q_proj." in ours or ".self_attn.k_proj." in ours:
-            data = halves_apart(data, config.n_head if "q_proj" in ours else config.kv_heads)
-        weights[ours] = torch.from_numpy(np.ascontiguousarray(data))
-        rows.append(_row(ours, tensor))
-    absent = [name for name in shapes if name not in weights]
+        shape = _shape(tensor)
+        if tuple(shape) != shapes[ours]:
+            raise BadInput(f"{path}: {name} is {shape}, not {list(shapes[ours])}; the file is not of one model")
+        found[ours] = tensor
+    absent = [name for name in shapes if name not in found]
     if absent:
         raise BadInput(f"{path} lacks {', '.join(absent[:5])}; {AGAIN}")
+    return config, fields, {name: found[name] for name in shapes}, buffers
+
+
+def weight(name: str, tensor, config: Config, path: Path) -> torch.Tensor:
+    """The float32 numbers of the weight `name`, in Hugging Face's order of rows."""
+    data = numbers(tensor, path)
+    if ".self_attn.q_proj." in name or ".self_attn.k_proj." in name:
+        data = halves_apart(data, config.n_head if "q_proj" in name else config.kv_heads)
+    return torch.from_numpy(np.ascontiguousarray(data))
+
+
+def read(path: Path) -> tuple[Config, dict, object, dict]:
+    """(Config, {name: float32 tensor} by Hugging Face's names, tokenizer or None, facts) of the GGUF file at `path`.
+
+    facts: {tensors and buffers: rows for the manifest, eos_token_id: an id, several or None}. Raises BadInput like `describe`, for
+    a quantisation that cannot be undone, or a tokenizer that cannot be read.
+    """
+    config, fields, stored, buffers = describe(path)
+    weights = {name: weight(name, tensor, config, path) for name, tensor in stored.items()}
+    rows = [_row(name, tensor) for name, tensor in sorted(stored.items(), key=lambda pair: pair[1].data_offset)]
     ends = list(dict.fromkeys(fields[f"tokenizer.ggml.{name}"] for name in ENDS if f"tokenizer.ggml.{name}" in fields))
     facts = {"tensors": rows, "buffers": buffers, "eos_token_id": ends if len(ends) > 1 else ends[0] if ends else None}
-    return config, {name: weights[name] for name in shapes}, tokenizer_of(fields, config.vocab_size, path), facts
+    return config, weights, tokenizer_of(fields, config.vocab_size, path), facts
+
+
+def _shape(tensor):
+    return [int(n) for n in reversed(tensor.shape)]
 
 
 def _row(name, tensor):
-    shape = [int(n) for n in reversed(tensor.shape)]
-    return {"name": name, "shape": shape, "dtype": tensor.tensor_type.name, "bytes": int(tensor.n_bytes)}
+    return {"name": name, "shape": _shape(tensor), "dtype": tensor.tensor_type.name, "bytes": int(tensor.n_bytes)}
 
 
 def _rope_with(config, factors, path):

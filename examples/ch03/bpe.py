@@ -200,7 +200,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="bpe.py", description=__doc__).add("model", "json")
+    parser = Parser(prog="bpe.py", description=__doc__, keys=__file__).add("model", "json")
     parser.add_argument("--text", default=TEXT, help="a text to cut into words")
     parser.add_argument("--word", default=WORD, help="a word to merge; put it into quotes, with its blank before it")
     return parser

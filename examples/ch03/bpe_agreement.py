@@ -135,7 +135,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="bpe_agreement.py", description=__doc__)
+    parser = Parser(prog="bpe_agreement.py", description=__doc__, keys=__file__)
     parser.add_argument("--strings", type=whole_number(1), default=STRINGS, metavar="N", help="random strings to compare")
     return parser.add("model", "seed", "json")
 

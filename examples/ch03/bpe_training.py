@@ -142,7 +142,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="bpe_training.py", description=__doc__)
+    parser = Parser(prog="bpe_training.py", description=__doc__, keys=__file__)
     parser.add_argument(
         "--file", type=Path, default=None, metavar="FILE", help="a text to learn from; by default a play and an essay"
     )

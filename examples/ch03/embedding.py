@@ -207,7 +207,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="embedding.py", description=__doc__).add("model", "threads", "seed", "json")
+    parser = Parser(prog="embedding.py", description=__doc__, keys=__file__).add("model", "threads", "seed", "json")
     parser.add_argument("--text", default=TEXT, help="whose ids are looked up")
     return parser
 

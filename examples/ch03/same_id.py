@@ -137,7 +137,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="same_id.py", description=__doc__).add("model", "threads", "seed", "json")
+    parser = Parser(prog="same_id.py", description=__doc__, keys=__file__).add("model", "threads", "seed", "json")
     parser.add_argument("--text", default=TEXT, help="a text in which a token comes back")
     parser.add_argument("--sentence", default=SENTENCE, help="whose words and tokens are counted, and whose last word is looked up")
     return parser

@@ -154,7 +154,9 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    return Parser(prog="special_tokens.py", description=__doc__).add("model", "dtype", "device", "threads", "seed", "json")
+    return Parser(prog="special_tokens.py", description=__doc__, keys=__file__).add(
+        "model", "dtype", "device", "threads", "seed", "json"
+    )
 
 
 @command

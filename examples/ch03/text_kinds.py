@@ -119,7 +119,7 @@ EXPERIMENTS = (
 
 def options():
     """The script's argument parser."""
-    parser = Parser(prog="text_kinds.py", description=__doc__)
+    parser = Parser(prog="text_kinds.py", description=__doc__, keys=__file__)
     parser.add_argument("--file", type=Path, default=None, metavar="FILE", help="a text of yours beside the others")
     parser.add_argument("--beside", action="store_true", help="SmolLM2's and GPT-2's tokenizers too, where they are on disk")
     return parser.add("model", "json")
