@@ -12,6 +12,7 @@ import json
 import math
 import numbers
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -174,9 +175,16 @@ def command(body):
     return main
 
 
+def _words(column):
+    """Whether the cells of a column are words: most of those that say something begin like no number."""
+    said = [str(cell) for cell in column if str(cell) not in ("", "n/a")]
+    return sum(not re.match(r"[-+~<>]?\.?\d|-?inf|nan", cell) for cell in said) > len(said) / 2
+
+
 def table(headings, rows):
-    """Text of a table: the first column to the left, all others to the right."""
-    align = ["left"] + ["right"] * (len(headings) - 1)
+    """Text of a table: numbers to the right, the first column and every other column of words to the left."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(headings)
+    align = ["left" if i == 0 or _words(column) else "right" for i, column in enumerate(columns)]
     return tabulate(rows, headings, tablefmt="simple", colalign=align, disable_numparse=True)
 
 
