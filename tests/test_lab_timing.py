@@ -79,7 +79,14 @@ class Spread(unittest.TestCase):
 
     def test_each_script_that_times_hands_its_runs_over(self):
 
-        for name in ("ch04.last_position", "ch10.cache_cost", "ch10.decode_rate", "ch14.decode_times", "ch04.component_timing"):
+        for name in (
+            "ch04.last_position",
+            "ch10.cache_cost",
+            "ch10.decode_rate",
+            "ch01.estimate",
+            "ch14.decode_times",
+            "ch04.component_timing",
+        ):
             self.assertIs(importlib.import_module(f"examples.{name}").median_after, median_after, name)
 
 

@@ -54,7 +54,8 @@ def _flip(path, at):
 
 def _edit(path, old, new):
     text = path.read_text(encoding="utf-8")
-    assert old in text, f"{path.name} lacks {old!r}"
+    if old not in text:
+        raise ValueError(f"{path.name} lacks {old!r}")
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
 
 

@@ -7,7 +7,6 @@ The machine's two rates are measured first: the FLOP/s of a large square product
 vector reads. The step is one new token in float32, whose cache is full of noise, since its time does not depend on values.
 """
 
-import statistics
 import sys
 import time
 from pathlib import Path
@@ -24,6 +23,7 @@ from examples.ch14 import llama_from_scratch as llama
 from examples.ch14.decode_trace import decode_step, step_times
 from examples.lab.experiment import Experiment, far_from_record
 from examples.lab.script import BadInput, Parser, answer, command, counted, number_list, progress_bar, table, whole_number
+from examples.lab.timing import median_after
 
 CONTEXTS, RUNS = (16, 512, 2000), 9
 
@@ -68,7 +68,7 @@ def turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
 
 def in_turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
     """{name: median seconds} of `turns`."""
-    return {name: statistics.median(t) for name, t in turns(steps, runs, timer, progress).items()}
+    return {name: median_after(t, 0) for name, t in turns(steps, runs, timer, progress).items()}
 
 
 def machine_rates(runs=5, timer=time.perf_counter):

@@ -27,6 +27,7 @@ from examples.ch14.decode_times import check_contexts, filled, one_step, turns
 from examples.ch14.decode_trace import decode_step
 from examples.lab.experiment import Experiment
 from examples.lab.script import Parser, answer, command, counted, progress_bar, table, whole_number
+from examples.lab.timing import median_after
 
 RUNS = 15
 ZERO, AGAIN = "as it is", "as it is, once more"
@@ -71,7 +72,7 @@ def measure(model, context=1000, batch=8, runs=RUNS, timer=time.perf_counter, pr
     seconds, rows = turns(steps, runs, timer, progress), []
     for name, times in seconds.items():
         low, middle, high = quartiles([t / zero for t, zero in zip(times, seconds[ZERO], strict=True)])
-        row = {"option": name, "ms": 1e3 * statistics.median(times), "ratio": middle, "ratio_low": low, "ratio_high": high}
+        row = {"option": name, "ms": 1e3 * median_after(times, 0), "ratio": middle, "ratio_low": low, "ratio_high": high}
         rows.append(row | {"bytes_ratio": said[name] / said[ZERO]})
     return {"runs": runs, "context": context, "sequences": batch, "options": rows}
 

@@ -109,7 +109,7 @@ def report(values):
         ]
         for r in v["models"]
     ]
-    heads = ["model", "10^9", "active", "GFLOP", "KiB", "context", "weights", "caches", "both", "MiB read"]
+    heads = ["model", "10^9", "active", "GFLOP", "KiB", "context", "weights", "caches", "both", "MiB"]
     text = [
         f"{v['sequences']:,} sequences of {v['tokens']:,} positions, or as many as a model has; {v['bytes_per_number']} bytes a "
         "number.\n10^9: parameters, and those active for a token. Of a token: GFLOP, KiB of cache while no window is\n"

@@ -253,8 +253,10 @@ def own_defaults():
     matplotlib = _import_matplotlib()
     from matplotlib.font_manager import fontManager
 
-    carried = matplotlib.get_data_path()
-    fontManager.ttflist.sort(key=lambda font: not font.fname.startswith(carried))  # of two alike, the first is taken
+    carried = os.path.realpath(matplotlib.get_data_path())  # the list of fonts may know it by another name, through a link
+    fontManager.ttflist.sort(
+        key=lambda font: not os.path.realpath(font.fname).startswith(carried)
+    )  # of two alike, the first is taken
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(RULES)
