@@ -1,4 +1,4 @@
-"""Chapter 1: an estimate on the back of an envelope, two operations a weight, beside what the machine does.
+"""Chapter 1: an estimate on the back of an envelope, two operations per weight, beside what the machine does.
 
     python examples/ch01/estimate.py                    # from GPT-2's shape alone: no model is loaded, nothing is timed
     python examples/ch01/estimate.py --time             # and passes of that shape, timed
@@ -149,7 +149,7 @@ def report(values):
         for r in v["lengths"]
     ]
     parts += ["", f"The library's pass, medians of {v['runs']} after a discarded one:", ""]
-    parts += [table(["tokens", "GFLOP", "ms", "ms a token", "GFLOP/s"], rows), ""]
+    parts += [table(["tokens", "GFLOP", "ms", "ms per token", "GFLOP/s"], rows), ""]
     middle = v["lengths"][1]["tokens"]
     parts += [
         f"At the speed of {middle} tokens one token would take {v['predicted_ms']:.1f} ms. It took {v['measured_ms']:.1f} ms, "
@@ -177,7 +177,7 @@ EXPERIMENTS = (
         "ch01.estimate",
         "exact",
         "A position of GPT-2 small takes a quarter of a GFLOP, nearly a third of it in the head.",
-        "A count from the shape alone: matrix products, two operations a weight. Norms, biases and the like are left out.",
+        "A count from the shape alone: matrix products, two operations per weight. Norms, biases and the like are left out.",
         measure_estimate,
         model="gpt2 (its config; no weights)",
         loads=False,

@@ -151,7 +151,7 @@ def draw(values, path):
     steps = [r["step"] for r in values["steps"]]
     for i, (name, key) in enumerate((("forward pass", "pass_ms"), ("choosing\nthe token", "choose_ms"))):
         axes.plot(steps, [r[key] for r in values["steps"]], label=name, **style(i))
-    about = f"prompt of {values['prompt_tokens']} tokens in step 1, then one token a step"
+    about = f"prompt of {values['prompt_tokens']} tokens in step 1, then one token per step"
     axes.set(xlabel=f"step ({about})", ylabel="milliseconds", yscale="log", title="A request, step by step")
     plain_ticks(axes.yaxis)
     label_ends(axes)

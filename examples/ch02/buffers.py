@@ -75,7 +75,7 @@ def write_with(model: Model, buffers: dict, folder: Path) -> Path:
 
 
 def measure_loading(model):
-    """The model's file with masks in it, in one byte a number, in four, and wrong ones: its size, and what is loaded from it."""
+    """The model's file with masks in it, in one byte per number, in four, and wrong ones: its size, and what is loaded from it."""
     of, rows = model.config, []
     made = {f"masks, {name}": masks(of, dtype) for name, dtype in STORED.items()}
     made["masks upside down, uint8"] = {name: 1 - w for name, w in masks(of).items()}

@@ -41,7 +41,7 @@ SCORES = (  # made up: the row reads, the column is read
 
 def draw_mask(path):
     """The mask is a triangle: scores before it, weights after it; each position sees itself and those before it."""
-    figure, panels = new_picture((PAGE, 3.8), 2)
+    figure, panels = new_picture((PAGE, 3.95), 2)
     n = len(WORDS)
     for axes, title in zip(panels, ("scores, with the mask", "weights, after the softmax"), strict=True):
         for i, scores in enumerate(SCORES):
@@ -52,7 +52,7 @@ def draw_mask(path):
                 box(axes, j, n - 1 - i, 1, 1, text, BLUE, 0.6 if j <= i else 1, color="black" if j <= i else "0.4")
             axes.text(-0.2, n - 0.5 - i, WORDS[i], ha="right", va="center")
             axes.text(i + 0.5, n + 0.2, WORDS[i], ha="center", va="bottom")
-        axes.set_title(title, loc="center", pad=12, fontsize=10)
+        axes.set_title(title, loc="center", pad=5, fontsize=10)
         axes.text(n / 2, -0.3, "position that is read (key)", ha="center", va="top")
         axes.text(-1.25, n / 2, "position that reads (query)", ha="center", va="center", rotation=90)
         axes.set_xlim(-1.6, n + 0.1)
