@@ -1,6 +1,9 @@
 """Chapter 2's manifest as a file: it is written whole, verify names what changed, and diff holds two tensors at a time."""
 
+import contextlib
+import io
 import json
+import re
 import shutil
 import unittest
 import weakref
@@ -15,7 +18,7 @@ from examples.ch02.manifest import main, measure_diff, measure_verify
 from examples.ch02.model import EMBEDDED, load
 from examples.lab.script import BadInput, parse_json
 from tests import gguf_writer
-from tests.support import FolderCase, G, call, config, llama_model, loaded, weights, write_folder
+from tests.support import ROOT, FolderCase, G, call, config, llama_model, loaded, weights, write_folder
 
 
 class Case(FolderCase):
@@ -158,11 +161,11 @@ class Verify(Case):
 
     def test_the_faults_of_the_record(self):
         named = {row["fault"]: row["named"] for row in measure_verify(loaded())["faults"]}
-        self.assertEqual(named["nothing"], [])
+        self.assertEqual(named["nothing"], "nothing")
         last = max(bundle_files.read(EMBEDDED / "model.safetensors").tensors, key=lambda t: t.end).name
-        self.assertEqual(named["one bit of the last weight"], ["file model.safetensors: content", f"tensor {last}: numbers"])
-        self.assertEqual(named["a blank more in config.json"], ["file config.json: size"])
-        self.assertEqual(named["a file more"], ["file pytorch_model.bin: added"])
+        self.assertEqual(named["one bit of the last weight"], f"file model.safetensors: content; tensor {last}: numbers")
+        self.assertEqual(named["a blank more in config.json"], "file config.json: size")
+        self.assertEqual(named["a file more"], "file pytorch_model.bin: added")
         self.assertIn("tokenizer: content", named["one merge less in tokenizer.json"])
         self.assertIn("tokenizer: missing", named["tokenizer.json is gone"])
         self.assertIn("config layer_norm_epsilon: value", named["another epsilon in config.json"])
@@ -171,7 +174,7 @@ class Verify(Case):
         """Were tensors not compared, the record would say so."""
         with mock.patch.object(bundle_files, "tensors_of", return_value=[]):
             named = {row["fault"]: row["named"] for row in measure_verify(loaded())["faults"]}
-        self.assertEqual(named["one bit of the last weight"], ["file model.safetensors: content"])
+        self.assertEqual(named["one bit of the last weight"], "file model.safetensors: content")
 
     def test_changes_of_made_up_manifests(self):
         empty = {"files": [], "config": {}, "config_sha256": "a", "tokenizer_sha256": None, "tensors": []}
@@ -353,6 +356,15 @@ class Script(Case):
         self.assertBad(main, ["write", "--modle", "x"], "--modle")
         self.assertBad(main, ["verify", "--model", self.folder / "none"], "does not exist")
         self.assertEqual(call(main, "diff", "--help")[0], 0)
+
+
+class Manuscript(unittest.TestCase):
+    def test_start_here_prints_what_stands_below_it(self):
+        page = (ROOT / "content/books/inference/02-chapter.md").read_text(encoding="utf-8")
+        program, output = re.search(r"^\*\*Start here.*?^```python\n(.*?)^```\n\n^```text\n(.*?)^```$", page, re.M | re.S).groups()
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(program, {})
+        self.assertEqual(out.getvalue(), output)
 
 
 if __name__ == "__main__":

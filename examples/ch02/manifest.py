@@ -82,7 +82,7 @@ def _without_last_merge(path):
 
 
 def measure_verify(model):
-    """What `verify` names after each of FAULTS, done to a copy of the model's folder after its manifest was written."""
+    """What `verify` names, in one text, after each of FAULTS, done to a copy of the model's folder with a manifest."""
     rows = []
     for fault, do in FAULTS.items():
         with tempfile.TemporaryDirectory() as holder:
@@ -91,7 +91,7 @@ def measure_verify(model):
             write_manifest(str(folder), folder / NAME)
             do(folder)
             named = [f"{c['of']} {c['name']}".strip() + f": {c['change']}" for c in verify(str(folder), folder / NAME)[1]]
-        rows.append({"fault": fault, "named": named, "changes": len(named)})
+        rows.append({"fault": fault, "named": "; ".join(named) or "nothing", "changes": len(named)})
     return {"faults": rows}
 
 
