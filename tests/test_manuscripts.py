@@ -58,7 +58,7 @@ class Whole(unittest.TestCase):
             ("ch02", 2800, 4600, 7),
             ("ch04", 3500, 7200, 7),
             ("ch05", 2500, 5200, 7),
-            ("ch10", 2500, 6000, 7),
+            ("ch10", 2500, 5400, 7),
             ("ch14", 4000, 7200, 5),
         )
         for chapter, least, most, count in limits:
