@@ -11,7 +11,19 @@ from pathlib import Path
 if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from examples.lab.figure import BLACK, BLUE, GREEN, ORANGE, PAGE, arrow, box, new_picture, picture_options, show_pictures, write_figure
+from examples.lab.figure import (
+    BLACK,
+    BLUE,
+    GREEN,
+    ORANGE,
+    PAGE,
+    arrow,
+    box,
+    new_picture,
+    picture_options,
+    show_pictures,
+    write_figure,
+)
 from examples.lab.script import command
 
 LOOKS = {  # of each stage: (width, colour, white)
