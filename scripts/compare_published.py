@@ -1,10 +1,10 @@
-"""Set what the first edition printed beside what is measured here on the real model, with a verdict for each number.
+"""Set what the source text printed beside what is measured here on the real model, with a verdict for each number.
 
     make compare-published MODEL=openai-community/gpt2
 
 What follows from GPT-2's config alone is recomputed and must be the same. What needs the weights runs on MODEL. Two kinds of
 number cannot be compared, and are shown beside ours all the same: timings, which are another machine's, and values of prompts
-that the first edition did not print.
+that the source text did not print.
 """
 
 import sys
@@ -121,7 +121,7 @@ def options():
 
 @command
 def main(argv=None):
-    """Print published, measured and verdict for every number of the first edition."""
+    """Print published, measured and verdict for every number of the source text."""
     args = options().parse_args(argv)
     torch.set_num_threads(args.threads)
     entries = read_json(PUBLISHED)["entries"]
@@ -134,7 +134,7 @@ def main(argv=None):
     print(
         f"{args.model}, commit {model.manifest['commit']}, float32, {counted(args.threads, 'thread')}, torch {torch.__version__}\n"
     )
-    print(table(["number of the first edition", "published", "measured", "unit", "verdict"], shown))
+    print(table(["number of the source text", "published", "measured", "unit", "verdict"], shown))
     counts = {v: sum(r["verdict"] == v for r in rows) for v in VERDICTS}
     print("\n" + ", ".join(f"{n} {v}" for v, n in counts.items()))
 

@@ -7,7 +7,7 @@ A marker is a pair of HTML comments, invisible where Markdown is shown, with wha
 It names a record, a path into its values, and a format. A path goes down by dots, and picks a row by one `[key=value]` or several,
 with `_` for a space in the value: `lengths[tokens=512].untraced_ms`, `components[tokens=512][component=norms].ms`; one that starts
 with a dot starts at the record itself: `.machine.processor`. A record of another model is `ch04.mask@openai-community/gpt2`; what
-the first edition printed is `published.ID`. Formats: `int` 1,234; `f2` 1.23; `g3` three significant digits, and `0` for an exact
+the source text printed is `published.ID`. Formats: `int` 1,234; `f2` 1.23; `g3` three significant digits, and `0` for an exact
 zero; `s1` 1.2e-4; `%1` 45.5%; `pct1` 45.5 per cent; `bytes` 1,234 bytes; `mb1` 1.2 MB (10^6); `ms1` 1.2 ms; `text`. A table stands
 on lines of its own, with columns `key:format` or `key:format:Its_heading`:
 
@@ -53,7 +53,7 @@ def pages(root):
 
 
 def load_records(root):
-    """{reference: record} of all chapters, and {"published.ID": entry} of what the first editions printed."""
+    """{reference: record} of all chapters, and {"published.ID": entry} of what the source texts printed."""
     records = read_all(root)
     for path in sorted(Path(root).glob("research/ch[0-9][0-9]/published.json")):
         records |= {f"published.{e['id']}": {"values": e, **e} for e in read_json(path)["entries"]}

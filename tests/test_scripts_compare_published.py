@@ -1,4 +1,4 @@
-"""What the first edition printed beside what is measured: what follows from the config is the same; each verdict is deserved."""
+"""What the source text printed beside what is measured: what follows from the config is the same; each verdict is deserved."""
 
 import contextlib
 import json

@@ -198,7 +198,7 @@ EXPERIMENTS = (
         "ch04.residual",
         "observation",
         "The values in the residual stream grow with depth.",
-        "One text on one small model; a massive activation of the first edition's kind is looked for, not assumed.",
+        "One text on one small model; a massive activation of the source text's kind is looked for, not assumed.",
         measure,
         headline=("rms_growth", "g2"),
         digits={"rms_growth": 2, "largest_growth": 2},
