@@ -111,7 +111,7 @@ def report(values):
     left = first["rows"][-1]["without"] - first["rows"][-1]["with_start"]
     return "\n".join(
         [
-            f"{s['special_tokens']} special token(s); {s['start']} is id {s['start_id']} of {s['vocabulary']:,}. "
+            f"Special tokens: {s['special_tokens']}; {s['start']} is id {s['start_id']} of {s['vocabulary']:,}. "
             f"The tokenizer adds {s['added_before_a_text'] or 'nothing'} by itself.",
             f"{s['typed']!r}: {len(s['ids'])} tokens,",
             f"{s['start']} typed in it is {s['times_special']} of them; read as signs, the text has {s['tokens_as_signs']} tokens.",
