@@ -11,7 +11,6 @@ from pathlib import Path
 if __package__ in {None, ""}:  # run as a file: the packages start at the repository's root
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from examples.ch03.bpe import BPE, letters, merging
 from examples.lab.figure import (
     BLUE,
     GREEN,
@@ -27,8 +26,8 @@ from examples.lab.figure import (
 )
 from examples.lab.script import command
 
-WORD = " there"
 MERGES = (("h", "e"), ("Ġ", "t"), ("e", "r"), ("r", "e"), ("Ġt", "he"))  # the first has rank 0
+STEPS = ((None, "Ġ t h e r e"), (0, "Ġ t he r e"), (1, "Ġt he r e"), (3, "Ġt he re"), (4, "Ġthe re"))  # a test makes them by bpe.py
 PIECES = ("!", ",", " night", "ood", " my", " lord")
 TABLE = ((1, 0, -1), (0, 2, 1), (2, -1, 0), (-1, 1, 2), (0, 1, -2), (1, 3, 1))  # [V, d]
 TEXT, LAST = (3, 2, 1, 2), (1, 2, 0)  # ids [T], and the vector [d] at the last position
@@ -36,11 +35,9 @@ TEXT, LAST = (3, 2, 1, 2), (1, 2, 0)  # ids [T], and the vector [d] at the last 
 
 def draw_merges(path):
     """The merges of one word: at each step the pair of lowest rank is joined, and one merge never finds its pair."""
-    bpe = BPE({letter: i for i, letter in enumerate("Ġther")}, {pair: rank for rank, pair in enumerate(MERGES)}, {})
-    rows = [(None, letters(WORD, bpe)), *merging(WORD, bpe)]
     figure, (axes,) = new_picture((PAGE, 3.0))
     axes.text(0, 0.75, "merges, by rank", ha="left", va="bottom")
-    made = {rank for rank, _ in rows}
+    made = {rank for rank, _ in STEPS}
     for rank, (left, right) in enumerate(MERGES):
         axes.text(0.5, -1.4 * rank, f"{rank}", ha="right", va="center")
         box(axes, 0.9, -1.4 * rank - 0.45, 1.1, 0.9, left, BLUE)
@@ -48,10 +45,10 @@ def draw_merges(path):
         if rank not in made:
             axes.text(3.3, -1.4 * rank, "never\nmade", ha="left", va="center")
     axes.text(6.6, 0.75, "the word, step by step", ha="left", va="bottom")
-    for y, (rank, pieces) in enumerate(rows):
+    for y, (rank, pieces) in enumerate(STEPS):
         joined = None if rank is None else "".join(MERGES[rank])
         x = 6.6
-        for piece in pieces:
+        for piece in pieces.split():
             new = piece == joined
             box(axes, x, -1.4 * y - 0.45, len(piece), 0.9, piece, VERMILION if new else BLUE, 0.5 if new else 0.75)
             x += len(piece)
