@@ -19,6 +19,7 @@ from tests.support import ROOT, call
 
 # Arguments of the calls; by default one call without any. What --time or --all adds wants a call of its own.
 ARGUMENTS = {
+    "ch03/bpe_agreement": [["--strings", "50"]],
     "ch04/component_timing": [["--tokens", "16,128,256", "--runs", "2"]],
     "ch04/rounding": [["--model", "random:gpt2"]],
     "ch04/last_position": [["--tokens", "16", "--runs", "2"]],

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from examples.ch03 import bpe as room
 from examples.ch03 import bpe_agreement
 from examples.ch03.bpe import decode, encode, main, measure, merging, pieces_of, read_bpe, spelt, words
+from examples.ch03.pictures import MERGES, STEPS
 from examples.lab.script import BadInput
 from tests.rooms import RoomCase
 from tests.support import loaded, model, needs_smollm2
@@ -79,6 +80,11 @@ class Merges(unittest.TestCase):
         self.assertEqual(pieces_of("caab", bpe), ["ca", "ab"])
         self.assertEqual(pieces_of("bbb", bpe), ["b", "b", "b"])
         self.assertEqual(encode("abx", bpe), [3])  # a letter without an id is passed over
+
+    def test_the_picture_of_the_chapter(self):
+        bpe = room.BPE({letter: i for i, letter in enumerate("Ġther")}, {pair: rank for rank, pair in enumerate(MERGES)}, {})
+        steps = [(rank, " ".join(pieces)) for rank, pieces in merging(" there", bpe)]
+        self.assertEqual([(None, " ".join("Ġthere")), *steps], list(STEPS))
 
     def test_each_step_joins_the_pair_of_its_rank(self):
         pairs = {rank: pair for pair, rank in BPE.ranks.items()}

@@ -10,6 +10,9 @@ from examples.ch03.bpe_agreement import cut_otherwise, in_use, main, measure, ra
 from tests.rooms import RoomCase
 from tests.support import loaded
 
+# All characters below U+10000, and one in 4,096 of those above: together they have every byte that UTF-8 can have.
+EVERY_LEAD = (*range(0xD800), *range(0xE000, 0x110000, 0x1000))
+
 
 class Strings(unittest.TestCase):
     def test_drawn(self):
@@ -54,6 +57,15 @@ class Agreement(RoomCase):
         self.assertEqual((found["play"]["same_ids"], found["play"]["come_back"]), (0, 1))  # other ids, of the same bytes
         self.assertLess(found["strings"]["same_ids"], 50)
 
+    def test_letters_at_random_hardly_try_a_merge(self):
+        """Which is why frequent letters are among the strings: without them ranks that are all reversed go unnoticed."""
+        bpe = room.read_bpe(self.model)
+        wrong = replace(bpe, ranks={pair: -rank for pair, rank in bpe.ranks.items()})
+        same = lambda text: room.encode(text, wrong) == room.encode(text, bpe)  # noqa: E731
+        strings = random_strings(150, without=cut_otherwise())
+        self.assertEqual(sum(map(same, strings[1::3])), 50)  # each of one range
+        self.assertLess(sum(map(same, strings[::3])), 25)  # of frequent letters
+
     def test_a_byte_without_an_id_is_lost(self):
         right = room.read_bpe
 
@@ -65,6 +77,10 @@ class Agreement(RoomCase):
             found = measure(self.model, strings=5)
             self.assertIn("1 have none: a text that needs one of them", room.report({"bpe": found}))
         self.assertEqual((found["bytes_without_an_id"], found["play"]["come_back"]), ([10], 0))
+        self.assertEqual((found["bytes_lacking"], found["bytes_lacking_that_utf8_has"]), (1, 1))
+
+    def test_bytes_that_no_text_has(self):
+        self.assertEqual(set(range(256)) - room.NEVER, {byte for c in map(chr, EVERY_LEAD) for byte in c.encode("utf-8")})
 
     def test_script(self):
         page = self.page(main, "--strings", "40")

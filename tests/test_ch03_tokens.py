@@ -1,6 +1,9 @@
 """Chapter 3: any text has ids and comes back from them; the embedding's share of the parameters."""
 
+import contextlib
+import io
 import json
+import re
 import unittest
 from dataclasses import replace
 from types import SimpleNamespace
@@ -24,7 +27,7 @@ from examples.ch03.tokens import (
     shown,
 )
 from examples.lab.script import BadInput, finite
-from tests.support import FolderCase, call, loaded, model, weights, write_folder
+from tests.support import ROOT, FolderCase, call, loaded, model, weights, write_folder
 
 TINY = model()  # which has no tokenizer
 
@@ -169,6 +172,16 @@ class Tokens(FolderCase):
         self.assertEqual(status, 0)
         for text in ("' night'", "the same text", f"{self.model.manifest['parameters']:,} parameters"):
             self.assertIn(text, out)
+
+
+class StartHere(unittest.TestCase):
+    def test_the_chapter_s_first_program_prints_what_stands_below_it(self):
+        page = (ROOT / "content/books/inference/03-chapter.md").read_text(encoding="utf-8")
+        found = re.search(r"^\*\*Start here\.\*\*.*?^```python\n(.*?)^```\n\n^```text\n(.*?)^```$", page, re.M | re.S)
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(found[1], {})
+        self.assertEqual(out.getvalue(), found[2])
 
 
 if __name__ == "__main__":

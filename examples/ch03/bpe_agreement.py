@@ -31,6 +31,7 @@ RANGES = {  # first and last characters of what random strings are drawn from
     **{"Devanagari": (0x900, 0x97F), "spaces and joiners": (0x2000, 0x200F), "Chinese": (0x4E00, 0x9FFF)},
     **{"emoji": (0x1F300, 0x1FAFF), "anything": (0, 0x10FFFF)},
 }
+NEVER = {0xC0, 0xC1, *range(0xF5, 0x100)}  # bytes that no valid UTF-8 has
 OFTEN = "  etaoinshrdlucmwfgyp'"  # of which many merges are made: letters at random hardly ever are a pair that has a rank
 
 
@@ -77,9 +78,12 @@ def measure(model, strings=STRINGS, seed=0):
     """How many random strings, and whether the play and the essay, have the library's ids by our program, and come back."""
     bpe = read_bpe(model)
     apart = cut_otherwise(bpe.digits)
+    lacking = [byte for byte, letter in enumerate(LETTERS) if letter not in bpe.ids]
     found = {
         "merges": len(bpe.ranks),
-        "bytes_without_an_id": [byte for byte, letter in enumerate(LETTERS) if letter not in bpe.ids],
+        "bytes_without_an_id": lacking,
+        "bytes_lacking": len(lacking),
+        "bytes_lacking_that_utf8_has": sum(byte not in NEVER for byte in lacking),
         "characters": len(in_use()),
         "characters_cut_alike": len(in_use()) - len(apart),
         "characters_cut_otherwise": len(apart),

@@ -91,7 +91,7 @@ def report(values):
     if "times_at_the_start" in b:
         parts += [
             f"In the held-out text the id {alone} stands {b['times_at_the_start']} times, "
-            f"and {behind} {b['times_behind_a_blank']} times.",
+            f"the id {behind} {b['times_behind_a_blank']} times.",
             f"Their rows are two vectors, with a cosine of {b['cosine_of_the_rows']:.2f}.",
         ]
     parts += [f"{b['word']!r} is {alone} at the start of a text", f"and {behind} behind a blank: other ids, and so other rows."]

@@ -23,7 +23,7 @@ from examples.ch03.bpe import read_bpe
 from examples.ch03.held_text import held_text
 from examples.ch03.tokens import before_text, decode, encode, piece
 from examples.lab.experiment import Experiment
-from examples.lab.script import BadInput, Parser, answer, command, counted, table
+from examples.lab.script import BadInput, Parser, answer, command, table
 
 START = "<|endoftext|>"
 TYPED, PROMPT = f"Good night.{START}Good morrow.", "Good morrow, my"
@@ -111,7 +111,7 @@ def report(values):
     left = first["rows"][-1]["without"] - first["rows"][-1]["with_start"]
     return "\n".join(
         [
-            f"{counted(s['special_tokens'], 'special token')}; {s['start']} is id {s['start_id']} of {s['vocabulary']:,}. "
+            f"Special tokens: {s['special_tokens']}; {s['start']} is id {s['start_id']} of {s['vocabulary']:,}. "
             f"The tokenizer adds {s['added_before_a_text'] or 'nothing'} by itself.",
             f"{s['typed']!r}: {len(s['ids'])} tokens,",
             f"{s['start']} typed in it is {s['times_special']} of them; read as signs, the text has {s['tokens_as_signs']} tokens.",
