@@ -234,7 +234,7 @@ EXPERIMENTS = (
     Experiment(
         "ch10.time",
         "timing",
-        "On GPT-2's shape the cache saves far less time than positions: single positions run at a fraction of the FLOPs per second.",
+        "On GPT-2's shape the cache saves far less time than positions: single positions run at far fewer FLOPs per second.",
         "One thread of one processor, float32, a prompt of 20 tokens, random weights of GPT-2's shape; no traffic was measured.",
         measure_time,
         headline=("times[new=100].ratio", "f1"),

@@ -74,9 +74,8 @@ def report(values):
     last = v["models"][-1]
     return "\n".join(
         [
-            f"A prompt of {v['prompt']:,} tokens, and then a new one; {v['bytes_per_number']} bytes per number. GFLOP of each token "
-            "of the prompt,",
-            "of the new one behind the cache, and of it without a cache; KiB that a token adds to the cache.",
+            f"A prompt of {v['prompt']:,} tokens, and then a new one; {v['bytes_per_number']} bytes per number.",
+            "GFLOP of each token of the prompt, of the new one behind the cache, and of it without a cache; KiB that a token adds to the cache.",
             "",
             table(heads, rows),
             "",
