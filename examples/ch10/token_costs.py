@@ -75,11 +75,12 @@ def report(values):
     return "\n".join(
         [
             f"A prompt of {v['prompt']:,} tokens, and then a new one; {v['bytes_per_number']} bytes per number.",
-            "GFLOP of each token of the prompt, of the new one behind the cache, and of it without a cache; KiB that a token adds to the cache.",
+            "GFLOP of each token of the prompt, of the new one behind the cache, and of it without a cache;",
+            "KiB that a token adds to the cache.",
             "",
             table(heads, rows),
             "",
-            f"In {last['model']} the new token costs {last['decode_flop_per_parameter']:.2f} FLOPs a parameter with a cache, and "
+            f"In {last['model']} the new token costs {last['decode_flop_per_parameter']:.2f} FLOPs per parameter with a cache, and "
             f"{last['naive_over_decode']:,.0f} times that without.",
             f"For each byte of weights the prefill does {last['prefill_flop_per_weight_byte']:,.0f} FLOPs, and a decode step "
             f"{last['decode_flop_per_weight_byte']:.2f}.",
@@ -91,7 +92,7 @@ EXPERIMENTS = (
     Experiment(
         "ch10.token-costs",
         "exact",
-        "After a prompt of 512 tokens a new one costs about 2 FLOPs a parameter with a cache, and hundreds of times that without.",
+        "After a prompt of 512 tokens a new one costs about 2 FLOPs per parameter with a cache, and hundreds of times that without.",
         "Matmul FLOPs and bytes of three published shapes, one sequence; each weight is read once a pass; nothing is timed.",
         measure,
         headline=("models[model=gpt2].naive_over_decode", "f0"),
