@@ -65,6 +65,9 @@ class Parameters(unittest.TestCase):
         found = measure_counts(GPT2, 48)
         shares = [f"{found[f'{name}_share_percent']:.1f}" for name in ("feed_forward", "attention", "token_embedding")]
         self.assertEqual(shares, ["45.5", "22.8", "31.0"])
+        layers = 12 * (12 * 768 * 768 + 13 * 768)  # attention, feed forward and two norms each; the final norm is outside
+        self.assertAlmostEqual(found["blocks_share_percent"], 100 * layers / 124_439_808)
+        self.assertEqual(f"{found['blocks_share_percent']:.1f}", "68.3")
         self.assertAlmostEqual(sum(r["share_percent"] for r in found["components"]), 100)
         self.assertEqual(sum(r["parameters"] for r in found["components"]), found["total"])
         self.assertEqual((found["total"], found["tensor_table_total"], found["tensors"]), (124_439_808, 124_439_808, 148))

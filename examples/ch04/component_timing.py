@@ -21,7 +21,7 @@ from examples.ch02.model import load_for, run
 from examples.ch03.tokens import random_ids
 from examples.ch04.gpt2_from_scratch import LAYER_POINTS
 from examples.lab.experiment import Experiment
-from examples.lab.figure import bar_style, check_target, label_ends, new_figure, style, write_figure
+from examples.lab.figure import bar_style, check_target, new_figure, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, number_list, progress_bar, table, whole_number
 from examples.lab.timing import median_after
 
@@ -201,7 +201,7 @@ def measure(model, lengths=None, runs=RUNS, seed=0, progress=lambda: None):
     }
 
 
-# ---------------------------------------------------------------------------------------------------- the tables, the figures
+# ---------------------------------------------------------------------------------------------------- the tables, the figure
 
 
 def report(values):
@@ -260,23 +260,6 @@ def draw(values, path):
     write_figure(figure, path)
 
 
-def draw_throughput(values, path):
-    """Speed against length, of a whole pass and of each component that multiplies, from what `measure` returns."""
-    figure, axes = new_figure()
-    tokens = [r["tokens"] for r in values["lengths"]]
-    rows = [("the whole pass", [r["gflop_per_s"] for r in values["lengths"]])]
-    for name in dict.fromkeys(c["component"] for c in values["components"] if c["gflop_per_s"] is not None):
-        rows.append((name, [c["gflop_per_s"] for c in values["components"] if c["component"] == name]))
-    for i, (name, speeds) in enumerate(rows):
-        axes.semilogx(tokens, speeds, base=2, label=name, **style(i))
-    axes.set_xticks(tokens, [f"{t:,}" for t in tokens])
-    axes.minorticks_off()
-    axes.set_ylim(bottom=0)
-    axes.set(xlabel="tokens in the pass", ylabel="GFLOP/s in matrix products", title="Throughput against length")
-    label_ends(axes)
-    write_figure(figure, path)
-
-
 EXPERIMENTS = (
     Experiment(
         "ch04.time",
@@ -287,7 +270,7 @@ EXPERIMENTS = (
         headline=("attention_time_over_flops_at_longest", "g2"),
         model="random:gpt2",
         seconds=110,
-        figures={"time.svg": draw, "throughput.svg": draw_throughput},
+        figures={"time.svg": draw},
     ),
 )
 

@@ -95,12 +95,13 @@ def measure_counts(config=None, other_depth=48):
     parts = parameter_count(config)
     total = parts.pop("total")
     shares = {name: 100 * n / total for name, n in parts.items()}
-    deep = parameter_count(replace(config, n_layer=other_depth))["total"]
+    deep, outside = (parameter_count(replace(config, n_layer=n))["total"] for n in (other_depth, 0))
     return {
         "components": [
             {"component": name.replace("_", " "), "parameters": n, "share_percent": shares[name]} for name, n in parts.items()
         ],
         **{f"{name}_share_percent": shares[name] for name in ("token_embedding", "attention", "feed_forward")},
+        "blocks_share_percent": 100 * (total - outside) / total,
         "total": total,
         "tensor_table_total": sum(math.prod(s) for s in tensor_shapes(config).values()),
         "tensors": len(tensor_shapes(config)),
