@@ -92,7 +92,7 @@ EXPERIMENTS = (
     Experiment(
         "ch10.token-costs",
         "exact",
-        "After a prompt of 512 tokens a new one costs about 2 FLOPs per parameter with a cache, and hundreds of times that without.",
+        "After 512 tokens of prompt a new one costs about 2 FLOPs per parameter with a cache, hundreds of times that without.",
         "Matmul FLOPs and bytes of three published shapes, one sequence; each weight is read once a pass; nothing is timed.",
         measure,
         headline=("models[model=gpt2].naive_over_decode", "f0"),
