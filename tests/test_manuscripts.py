@@ -56,8 +56,8 @@ class Whole(unittest.TestCase):
     def test_each_chapter_is_a_chapter(self):
         limits = (
             ("ch01", 2500, 4200, 5),
-            ("ch02", 2800, 4600, 7),
-            ("ch03", 2800, 4600, 6),
+            ("ch02", 2500, 4500, 7),
+            ("ch03", 2500, 4500, 6),
             ("ch04", 3500, 7200, 7),
             ("ch05", 2500, 5200, 7),
             ("ch10", 2500, 5400, 7),
