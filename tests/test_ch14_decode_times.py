@@ -5,8 +5,11 @@ import unittest
 
 import torch
 
+from examples.ch10 import decode_rate
+from examples.ch11 import machine
 from examples.ch14 import decode_times, option_times
 from examples.ch14.decode_trace import decode_step
+from examples.lab import timing
 from examples.lab.script import parse_json
 from tests.support import LLAMA, FolderCase, call, llama_model, write_folder
 
@@ -20,8 +23,8 @@ def ticks():
 
 class Steps(unittest.TestCase):
     def test_a_step_leaves_the_cache_as_it_was(self):
-        cache = decode_times.filled(MODEL, 3, 5)
-        step = decode_times.one_step(MODEL, cache, torch.tensor([[1], [2], [3]]), 5)
+        cache = decode_rate.filled(MODEL, 3, 5)
+        step = decode_rate.one_step(MODEL, cache, torch.tensor([[1], [2], [3]]), 5)
         first, second = step(), step()
         self.assertEqual(tuple(first.shape), (3, 1, 11))
         self.assertTrue(torch.equal(first, second))  # the token was taken back in between
@@ -29,12 +32,12 @@ class Steps(unittest.TestCase):
 
     def test_turns(self):
         called = []
-        found = decode_times.in_turns({n: lambda n=n: called.append(n) for n in "ab"}, 3, ticks())
+        found = timing.in_turns({n: lambda n=n: called.append(n) for n in "ab"}, 3, ticks())
         self.assertEqual(called, list("abababab"))
         self.assertEqual(found, {"a": 1, "b": 1})
 
     def test_rates(self):
-        rates = decode_times.machine_rates(runs=1, timer=ticks())
+        rates = machine.machine_rates(runs=1, timer=ticks())
         self.assertEqual(rates, {"flop_per_s": 2 * 1024**3, "bytes_per_s": 4 * 32768 * 1024})
 
     def test_beside_the_trace(self):

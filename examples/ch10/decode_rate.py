@@ -16,14 +16,15 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 
 import torch
 
+from examples.ch02.families import program
 from examples.ch02.model import load_for, require
 from examples.ch03.tokens import random_ids
 from examples.ch04.library import library_model
 from examples.ch05.generate import generate
 from examples.ch05.loop_agreement import library_greedy
-from examples.ch10.kv_cache import Cached
+from examples.ch10.kv_cache import Cached, KVCache, stream_cached
 from examples.lab.experiment import Experiment, far_from_record
-from examples.lab.script import Parser, answer, command, counted, progress_bar, table, whole_number
+from examples.lab.script import BadInput, Parser, answer, command, counted, progress_bar, table, whole_number
 from examples.lab.timing import median_after
 
 TOKENS = 64  # of each text
@@ -40,6 +41,32 @@ def matrices(model):
         for name, w in model.weights.items()
         if w.ndim == 2 and name not in skip
     ]
+
+
+def check_contexts(config, contexts):
+    """Raise BadInput for one of `contexts`, numbers of cached positions, that leaves no position for a new token."""
+    over = [n for n in contexts if n + 1 > config.n_positions]
+    if over:
+        raise BadInput(f"{over[0]} cached positions and a new one are more than n_positions {config.n_positions}; give fewer")
+
+
+def filled(model, batch, tokens):
+    """A cache of `tokens` positions for `batch` sequences, full of noise: what a decode step costs does not depend on values."""
+    cache, generator = KVCache(model, batch, tokens + 1), torch.Generator().manual_seed(0)
+    for x in (*cache.keys, *cache.values):
+        x.normal_(generator=generator)
+    cache.length = tokens
+    return cache
+
+
+def one_step(model, cache, ids, tokens):
+    """A function that feeds `ids` [B, 1] to a cache of `tokens` positions, makes the logits, and takes the token back."""
+
+    def step():
+        cache.truncate(tokens)
+        return program(model).unembed(stream_cached(ids, model, cache), model.weights, model.config)  # [B, 1, V]
+
+    return step
 
 
 def decode_rates(model, tokens=TOKENS, runs=RUNS, seed=0, timer=time.perf_counter, progress=lambda: None):

@@ -18,66 +18,14 @@ import torch
 
 from examples.ch02.model import load_for, require
 from examples.ch03.tokens import random_ids
-from examples.ch10.kv_cache import KVCache, stream_cached
-from examples.ch14 import llama_from_scratch as llama
+from examples.ch10.decode_rate import check_contexts, filled, one_step
+from examples.ch11.machine import machine_rates
 from examples.ch14.decode_trace import decode_step, step_times
 from examples.lab.experiment import Experiment, far_from_record
-from examples.lab.script import BadInput, Parser, answer, command, counted, number_list, progress_bar, table, whole_number
-from examples.lab.timing import median_after
+from examples.lab.script import Parser, answer, command, counted, number_list, progress_bar, table, whole_number
+from examples.lab.timing import in_turns
 
 CONTEXTS, RUNS = (16, 512, 2000), 9
-
-
-def check_contexts(config, contexts):
-    """Raise BadInput for one of `contexts`, numbers of cached positions, that leaves no position for a new token."""
-    over = [n for n in contexts if n + 1 > config.n_positions]
-    if over:
-        raise BadInput(f"{over[0]} cached positions and a new one are more than n_positions {config.n_positions}; give fewer")
-
-
-def filled(model, batch, tokens):
-    """A cache of `tokens` positions for `batch` sequences, full of noise: what a decode step costs does not depend on values."""
-    cache, generator = KVCache(model, batch, tokens + 1), torch.Generator().manual_seed(0)
-    for x in (*cache.keys, *cache.values):
-        x.normal_(generator=generator)
-    cache.length = tokens
-    return cache
-
-
-def one_step(model, cache, ids, tokens):
-    """A function that feeds `ids` [B, 1] to a cache of `tokens` positions, makes the logits, and takes the token back."""
-
-    def step():
-        cache.truncate(tokens)
-        return llama.unembed(stream_cached(ids, model, cache), model.weights, model.config)  # [B, 1, V]
-
-    return step
-
-
-def turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
-    """{name: seconds of each of `runs` calls} of functions {name: function}, called in turn after a discarded call of each."""
-    times = {name: [] for name in steps}
-    for _ in range(runs + 1):
-        for name, step in steps.items():
-            start = timer()
-            step()
-            times[name].append(timer() - start)
-            progress()
-    return {name: t[1:] for name, t in times.items()}
-
-
-def in_turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
-    """{name: median seconds} of `turns`."""
-    return {name: median_after(t, 0) for name, t in turns(steps, runs, timer, progress).items()}
-
-
-def machine_rates(runs=5, timer=time.perf_counter):
-    """This machine in float32, with the threads that are set: FLOP/s of a square matmul, bytes/s of a matrix times a vector."""
-    a = torch.randn(1024, 1024, generator=torch.Generator().manual_seed(0))
-    b = torch.randn(32768, 1024, generator=torch.Generator().manual_seed(1))  # 134 MB, more than a cache holds
-    v = torch.randn(1024, generator=torch.Generator().manual_seed(2))
-    seconds = in_turns({"matmul": lambda: a @ a, "matvec": lambda: b @ v}, runs, timer)
-    return {"flop_per_s": 2 * 1024**3 / seconds["matmul"], "bytes_per_s": b.nbytes / seconds["matvec"]}
 
 
 # --------------------------------------------------------------------------------------------------------- the measurement

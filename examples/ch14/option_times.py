@@ -23,11 +23,11 @@ from examples.ch02.config import Config
 from examples.ch02.layout import tensor_shapes
 from examples.ch02.model import Model, load_for, random_tensor, require
 from examples.ch03.tokens import random_ids
-from examples.ch14.decode_times import check_contexts, filled, one_step, turns
+from examples.ch10.decode_rate import check_contexts, filled, one_step
 from examples.ch14.decode_trace import decode_step
 from examples.lab.experiment import Experiment
 from examples.lab.script import Parser, answer, command, counted, progress_bar, table, whole_number
-from examples.lab.timing import median_after
+from examples.lab.timing import median_after, turns
 
 RUNS = 15
 ZERO, AGAIN = "as it is", "as it is, once more"

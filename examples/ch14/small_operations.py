@@ -20,8 +20,9 @@ from examples.ch02.families import formulas, program
 from examples.ch02.model import load_for
 from examples.ch03.tokens import random_ids
 from examples.ch04.component_timing import COMPONENTS, SHARES, component_seconds, small_sentence, small_shares
+from examples.ch10.decode_rate import check_contexts, filled
 from examples.ch10.kv_cache import stream_cached
-from examples.ch14.decode_times import CONTEXTS, check_contexts, filled
+from examples.ch14.decode_times import CONTEXTS
 from examples.lab.experiment import Experiment
 from examples.lab.script import Parser, answer, command, number_list, progress_bar, table, whole_number
 

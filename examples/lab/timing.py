@@ -3,6 +3,7 @@
 import os
 import statistics
 import sys
+import time
 
 SPREAD = 0.2  # of the median: runs whose middle half differs by more say that the machine was busy
 SHORTEST = 1e-3  # seconds; what takes less differs from run to run on a quiet machine too
@@ -45,3 +46,20 @@ def busy(runs, load=None, cores=None):
     if load is not None and cores and load > cores:
         found.append(f"{load:.1f} processes wanted to run on {cores} core{'s' if cores > 1 else ''}")
     return found
+
+
+def turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
+    """{name: seconds of each of `runs` calls} of functions {name: function}, called in turn after a discarded call of each."""
+    times = {name: [] for name in steps}
+    for _ in range(runs + 1):
+        for name, step in steps.items():
+            start = timer()
+            step()
+            times[name].append(timer() - start)
+            progress()
+    return {name: t[1:] for name, t in times.items()}
+
+
+def in_turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
+    """{name: median seconds} of `turns`."""
+    return {name: median_after(t, 0) for name, t in turns(steps, runs, timer, progress).items()}
