@@ -36,6 +36,8 @@ ARGUMENTS = {
     "ch10/cached_repetition": [["--model", "random:gpt2", "--tokens", "30"]],
     "ch10/decode_rate": [["--tokens", "4", "--runs", "2"]],
     "ch10/wrong_caches": [["--model", "random:gpt2"]],
+    "ch11/attention_traffic": [["--tokens", "16,24,32,64,128", "--runs", "2"]],
+    "ch11/short_inputs": [["--tokens", "1,16,64", "--runs", "2", "--width", "64", "--layers", "2"]],
     "ch14/ablations": [["--tokens", "64", "--new", "4"]],
     "ch14/alibi_rounding": [["--tokens", "8"]],
     "ch14/costs": [[], ["--all"]],

@@ -23,8 +23,8 @@ import torch
 from examples.ch02.model import load_for, require
 from examples.ch04.component_timing import timing_lengths
 from examples.ch04.gpt2_from_scratch import attention, attention_scale, causal_mask, linear, no_trace
-from examples.ch11.attention_ways import BLOCK, Kept, hide, new_mix, new_scores, ways
-from examples.ch11.verdicts import share, shown, verdict
+from examples.ch11.attention_ways import BLOCK, Kept, hide, new_mix, new_scores, on_block, ways
+from examples.ch11.verdicts import cache_words, in_kib, share, shown, verdict
 from examples.lab.environment import caches
 from examples.lab.experiment import Experiment, largest, relative
 from examples.lab.figure import check_target, label_ends, new_figure, plain_ticks, style, write_figure
@@ -57,40 +57,6 @@ def settle_allocator():
     torch.empty(31 * 2**18).fill_(0)
 
 
-def repeated(function, times):
-    """A function that calls `function` so many times."""
-
-    def run():
-        for _ in range(times):
-            function()
-
-    return run
-
-
-def on_block(q, k, v, scale, mask):
-    """{piece: function} that does one piece of attention for all B h T queries, on one block of one head again and again.
-
-    The block is the middle one, whose queries see about half of the keys. Scores and weights [rows, T] stay where they are.
-    """
-    B, h, T, _ = q.shape
-    rows = min(BLOCK, T)
-    at = slice((T - rows) // 2, (T - rows) // 2 + rows)
-    some, keys, values = (q[0, 0, at] * scale).contiguous(), k[0, 0].contiguous().T, v[0, 0].contiguous()
-    hidden, part = mask[at] == 0, mask[at].contiguous()
-    scores, A, mixed = some @ keys, torch.empty(rows, T), some @ keys @ values
-    torch.where(hidden, scores, part, out=scores)
-    calls = {
-        "scores": lambda: torch.mm(some, keys, out=product),
-        "mask": lambda: torch.where(hidden, scores, part, out=scores),
-        "softmax": lambda: torch.softmax(scores, dim=-1, out=A),
-        "values": lambda: torch.mm(A, values, out=mixed),
-        "copy": lambda: A.copy_(scores),
-    }
-    product = torch.empty_like(scores)
-    torch.softmax(scores, dim=-1, out=A)
-    return {name: repeated(call, B * h * T // rows) for name, call in calls.items()}
-
-
 # --------------------------------------------------------------------------------------------------------- the measurement
 
 
@@ -116,6 +82,7 @@ def one_length(model, tokens, runs=RUNS, seed=0, timer=time.perf_counter, progre
     other["plain"] = largest(linear(mixed["plain"], model.weights, names[1]) - whole())
     other = {name: relative(difference, largest(mixed["plain"])) for name, difference in other.items()}
     timed = {name: way for name, way in found.items() if other[name] <= WITHIN}
+    cached, over = on_block(q, k, v, scale, mask)
     calls = {
         ("fresh", "scores"): lambda: new_scores(q, k, scale),
         ("fresh", "mask"): lambda: hide(scores, mask),
@@ -126,12 +93,13 @@ def one_length(model, tokens, runs=RUNS, seed=0, timer=time.perf_counter, progre
         ("kept", "softmax"): lambda: kept.softmax(scores),
         ("kept", "values"): lambda: kept.new_mix(A, v),
         ("kept", "copy"): lambda: kept.A.copy_(scores),
-        **{("cached", name): call for name, call in on_block(q, k, v, scale, mask).items()},
+        **{("cached", name): call for name, call in cached.items()},
         "projections": lambda: (linear(x, model.weights, names[0]), linear(mixed["plain"], model.weights, names[1])),
         "whole": whole,
         **{("way", name): lambda way=way: way(q, k, v, scale, mask) for name, way in timed.items()},
     }
     seconds = in_turns(calls, runs, timer, progress)
+    seconds |= {key: over * seconds[key] for key in seconds if key[0] == "cached"}
     faults = {name: faults_of(calls["fresh", name]) for name in PIECES}
     d, numbers = c.n_embd, c.n_head * T * T
     flops = {"scores": 2 * d * T * T, "values": 2 * d * T * T}
@@ -141,7 +109,9 @@ def one_length(model, tokens, runs=RUNS, seed=0, timer=time.perf_counter, progre
         {
             "tokens": T,
             "piece": name,
-            **{f"{kind}_ms": 1e3 * seconds[kind, name] if (kind, name) in seconds else None for kind in ("fresh", "kept", "cached")},
+            **{
+                f"{kind}_ms": 1e3 * seconds[kind, name] if (kind, name) in seconds else None for kind in ("fresh", "kept", "cached")
+            },
             "faults": faults.get(name),
             "cached_ns_a_score": 1e9 * seconds["cached", name] / numbers,
             "kept_gb_per_s": None if name in flops else 8 * numbers / seconds["kept", name] / 1e9,  # 4 bytes in and 4 out
@@ -235,7 +205,7 @@ def measure(model, lengths=None, runs=RUNS, seed=0, timer=time.perf_counter, pro
     shares = {name: last[f"{name}_percent"] for name in CAUSES}
     return {
         "runs": runs,
-        "caches_kib": {name: size // 2**10 for name, size in caches().items()},
+        "caches_kib": in_kib(caches()),
         "block": BLOCK,
         "within": WITHIN,
         "lengths": rows,
@@ -261,7 +231,7 @@ WORDS = {
 def report(values):
     """Text of {"attention": ...}."""
     v = values["attention"]
-    sizes = ", ".join(f"{name} {size:,} KiB" for name, size in v["caches_kib"].items()) or "unknown"
+    sizes = cache_words(v["caches_kib"])
     tokens = [r["tokens"] for r in v["lengths"]]
     last = tokens[-1]
     return "\n".join(
@@ -327,11 +297,11 @@ def report(values):
 
 
 def fit_sentence(f, last):
-    """What a fit says of the longest length."""
-    lengths = "Fitted to all lengths" if f["lengths"] == "all" else "Fitted to the lengths below it without fresh memory"
+    """What a fit says of the longest length, in two lines."""
+    lengths = "all lengths" if f["lengths"] == "all" else "the shorter lengths without fresh memory"
     return (
-        f"{lengths}, {f['linear_ms']:.1f} ms of {last:,} tokens are linear and {f['quadratic_ms']:.1f} quadratic; "
-        f"it takes {f['measured_over_fit']:.2f} of that."
+        f"Fitted to {lengths}, {last:,} tokens have {f['linear_ms']:.1f} ms that grow as T\n"
+        f"  and {f['quadratic_ms']:.1f} ms as T squared; the time measured is {f['measured_over_fit']:.2f} of the fitted one."
     )
 
 
@@ -371,7 +341,9 @@ def draw(values, path):
     axes.set_xticks([t for t in heads if t & (t - 1) == 0] or list(heads))
     axes.minorticks_off()
     plain_ticks(axes.xaxis)
-    axes.set(xlabel="tokens", ylabel="ns for each pair of positions, all heads", title="Scores, mask, softmax and values of one layer")
+    axes.set(
+        xlabel="tokens", ylabel="ns for each pair of positions, all heads", title="Scores, mask, softmax and values of one layer"
+    )
     label_ends(axes)
     write_figure(figure, path)
 
@@ -384,10 +356,10 @@ EXPERIMENTS = (
     Experiment(
         "ch11.attention-traffic",
         "timing",
-        "Attention's excess of time over FLOPs at 1,024 tokens is not memory traffic: with scores in the cache most of it stays, or "
-        "goes as soon as their memory is kept.",
-        "One layer on one thread of one processor, float32, random weights and inputs; the cost of a new page is this system's, and "
-        "a block's time in the cache has the overhead of its calls in it.",
+        "Attention's excess of time over FLOPs at 1,024 tokens is not memory traffic: most of it goes when the scores' memory is "
+        "kept, and no more when they stay in the cache.",
+        "One layer on one thread of one processor, float32, random weights and inputs; what a new page costs is this system's, "
+        "and that of a block in the cache has the overhead of its calls in it.",
         measure,
         headline=("traffic_percent", "pct0"),
         model="random:gpt2",

@@ -64,7 +64,10 @@ class Kept:
 
 
 class InBlocks:
-    """One head after the other, `rows` queries at a time, so that no more than [rows, T] scores are alive; rows = T: heads in turn."""
+    """One head after the other, `rows` queries at a time, so that no more than [rows, T] scores are alive.
+
+    With rows = T it is heads in turn.
+    """
 
     def __init__(self, q: Tensor, rows: int = BLOCK):
         B, h, T, dh = q.shape
@@ -108,3 +111,39 @@ def ways(q: Tensor) -> dict:
         "fused": fused,
         "fused, causal": fused_causal,
     }
+
+
+def repeated(function, times):
+    """A function that calls `function` so many times."""
+
+    def run():
+        for _ in range(times):
+            function()
+
+    return run
+
+
+def on_block(q, k, v, scale, mask):
+    """({piece: function}, over): each does one piece of attention on one block of one head again and again, for B h T queries.
+
+    over: what a time is to be multiplied by, 1 where the blocks add up to just so many queries.
+    The block is the middle one, whose queries see about half of the keys. Scores and weights [rows, T] stay where they are.
+    """
+    B, h, T, _ = q.shape
+    rows = min(BLOCK, T)
+    at = slice((T - rows) // 2, (T - rows) // 2 + rows)
+    some, keys, values = (q[0, 0, at] * scale).contiguous(), k[0, 0].contiguous().T, v[0, 0].contiguous()
+    hidden, part = mask[at] == 0, mask[at].contiguous()
+    scores, A, mixed = some @ keys, torch.empty(rows, T), some @ keys @ values
+    torch.where(hidden, scores, part, out=scores)
+    calls = {
+        "scores": lambda: torch.mm(some, keys, out=product),
+        "mask": lambda: torch.where(hidden, scores, part, out=scores),
+        "softmax": lambda: torch.softmax(scores, dim=-1, out=A),
+        "values": lambda: torch.mm(A, values, out=mixed),
+        "copy": lambda: A.copy_(scores),
+    }
+    product = torch.empty_like(scores)
+    torch.softmax(scores, dim=-1, out=A)
+    times = B * h * T // rows
+    return {name: repeated(call, times) for name, call in calls.items()}, B * h * T / (times * rows)

@@ -23,3 +23,13 @@ def share(part: float, whole: float) -> float | None:
 def shown(percent: float | None, digits: int = 0) -> str:
     """A share for a table: 42%, or n/a."""
     return "n/a" if percent is None else f"{percent:.{digits}f}%"
+
+
+def in_kib(caches: dict) -> dict:
+    """{"L1": KiB, "L2": ..., "L3": ...} of {name: bytes}; None for one that is not known."""
+    return {name: caches[name] // 2**10 if name in caches else None for name in ("L1", "L2", "L3")}
+
+
+def cache_words(kib: dict) -> str:
+    """What a report says of them."""
+    return ", ".join(f"{name} {'unknown' if size is None else f'{size:,} KiB'}" for name, size in kib.items())
