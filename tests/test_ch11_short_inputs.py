@@ -89,6 +89,8 @@ class Shares(unittest.TestCase):
         self.assertAlmostEqual(first["excess_us"], 100)
         self.assertAlmostEqual(first["memory_percent"], 75)
         self.assertAlmostEqual(first["product_percent"], 25)
+        self.assertAlmostEqual(first["past_l3_percent"], 65)  # of memory's 75: L3 is 10 us slower than L2
+        self.assertAlmostEqual(first["past_l2_percent"], 10)
         self.assertAlmostEqual(first["saved_by_cache_percent"], 60)
         self.assertAlmostEqual(first["saved_by_half_percent"], 40)
         self.assertAlmostEqual(first["saved_by_half_in_cache_percent"], 20)

@@ -236,10 +236,10 @@ def report(values):
     last = tokens[-1]
     return "\n".join(
         [
-            f"One layer; medians of {v['runs']} runs in turn after a discarded one; caches: {sizes}.",
+            f"One layer; medians of {v['runs']} runs in turn after a discarded one; caches in KiB: {sizes}.",
             "",
             table(
-                ["tokens", "projections ms", "GFLOP/s", "the rest ms", "GFLOP/s", "its excess ms", "new pages"],
+                ["tokens", "projections ms", "GFLOP/s", "rest ms", "GFLOP/s", "excess ms", "new pages"],
                 [
                     [
                         f"{r['tokens']:,}",
@@ -257,12 +257,12 @@ def report(values):
             "Of the excess (a share below 0 says that without the cause it takes longer):",
             "",
             table(
-                ["tokens", "fresh memory", "traffic", "mask and softmax", "products' rate", "that it is traffic"],
+                ["tokens", "fresh memory", "traffic", "mask, softmax", "products' rate", "so traffic is"],
                 [[f"{r['tokens']:,}", *(shown(r[f"{name}_percent"]) for name in CAUSES), r["verdict"]] for r in v["lengths"]],
             ),
             "",
             table(
-                [f"at {last:,} tokens", "fresh ms", "kept ms", "cached ms", "ns a score", "GB/s kept", "GFLOP/s cached"],
+                [f"at {last:,} tokens", "fresh ms", "kept ms", "cached ms", "ns/score", "kept GB/s", "GFLOP/s"],
                 [
                     [
                         p["piece"],
@@ -322,7 +322,7 @@ def sentences(v):
         *pages,
         f"At {last['tokens']:,} tokens the excess of {last['excess_ms']:.1f} ms a layer is",
         *parts,
-        f"That it is memory traffic is {v['verdict']}: the largest part is {WORDS[v['main_cause']]}.",
+        f"That it is memory traffic is {v['verdict']}; its largest part is\n  {WORDS[v['main_cause']]}.",
     ]
 
 

@@ -59,8 +59,9 @@ def products(lengths, sizes, runs=RUNS, timer=time.perf_counter, progress=lambda
     """Rows {tokens, us in each place, ...} of x [T, n] @ W [n, n], by where W is when it is wanted.
 
     L2: always the same W, of at most six tenths of that cache; L3: of as many as fill a quarter of it; memory: of as many as
-    fill `beyond_cache`. Each row's memory_percent: what waiting for memory is of the excess over the FLOPs at the rate of the
-    longest input in the cache, and product_percent: the rest, which stays with W in the cache; None of that longest input itself.
+    fill `beyond_cache`. Each row's memory_percent: what waiting for W is of the excess over the FLOPs at the rate of the longest
+    input in L2, and product_percent: the rest, which stays with W in L2; None of that longest input itself. past_l3_percent and
+    past_l2_percent are the two steps of the way, from memory to L3 and from L3 to L2: they add up to memory_percent.
     half_*: the same in bfloat16, None where the processor has no instructions for it.
     """
     n = max(64, 64 * int(math.sqrt(0.6 * sizes["L2"] / 4) / 64))
@@ -82,7 +83,13 @@ def products(lengths, sizes, runs=RUNS, timer=time.perf_counter, progress=lambda
         excess, waits = r["memory_us"] - r["flops"] / rate, r["memory_us"] - r["L2_us"]
         r["excess_us"] = excess
         whole = excess if r is not rows[-1] else 0.0  # which has its own rate, so that all of its excess would be memory's
-        r |= {"memory_percent": share(waits, whole), "product_percent": share(excess - waits, whole)}
+        parts = {
+            "memory": waits,
+            "past_l3": r["memory_us"] - r["L3_us"],
+            "past_l2": r["L3_us"] - r["L2_us"],
+            "product": excess - waits,
+        }
+        r |= {f"{name}_percent": share(part, whole) for name, part in parts.items()}
         r |= {f"{place}_gflop_per_s": r["flops"] / r[f"{place}_us"] / 1e3 for place in ("L2", "L3", "memory")}
         r["saved_by_cache_percent"] = 100 * (1 - r["L2_us"] / r["memory_us"])
         r["saved_by_half_percent"] = 100 * (1 - r["half_memory_us"] / r["memory_us"]) if half else None
@@ -225,7 +232,7 @@ def _rows(found):
 
 HYPOTHESES = {
     "short_inputs": (
-        "of a short product's excess over its FLOPs goes when its matrix is in the cache.",
+        "of a short product's excess over its FLOPs goes when its matrix is in L2.",
         "That short inputs wait for weights",
     ),
     "weights_bound": ("of a decode step is the floor of its matrices.", "That it is bound by reading weights"),
@@ -240,11 +247,11 @@ def report(values):
     p, s, d = v["products"], v["layers"], v["decode"]
     return "\n".join(
         [
-            f"Medians of {v['runs']} runs in turn after a discarded one; caches: {sizes}.",
+            f"Medians of {v['runs']} runs in turn after a discarded one; caches in KiB: {sizes}.",
             f"The machine: {v['flop_per_s'] / 1e9:.0f} GFLOP/s in a product, {v['bytes_per_s'] / 1e9:.1f} GB/s of weights.",
             "",
             table(
-                ["tokens in a pass", "ms", "GFLOP/s", "weights ms", "bound ms", "limit", "over bound", "of excess"],
+                ["tokens", "pass ms", "GFLOP/s", "weights ms", "bound ms", "limit", "over it", "of excess"],
                 [
                     [
                         f"{r['tokens']:,}",
@@ -261,20 +268,32 @@ def report(values):
             ),
             "",
             f"Products with matrices of {p['width']} x {p['width']}, {p['matrix_bytes'] // 1024:,} KiB each, of which "
-            f"{p['matrices']:,} lie in memory,",
-            "parts of the excess over the FLOPs, and what bfloat16 saves:",
+            f"{p['matrices']:,} lie in memory:",
             "",
             table(
-                ["tokens", "us: L2", "L3", "memory", "GFLOP/s: L2", "memory", "memory's", "product's", "half saves", "in L2"],
+                ["tokens", "us: in L2", "in L3", "in memory", "GFLOP/s: in L2", "in L3", "in memory"],
                 [
                     [
                         f"{r['tokens']:,}",
-                        *(f"{r[f'{place}_us']:.0f}" for place in ("L2", "L3", "memory")),
-                        *(f"{r[f'{place}_gflop_per_s']:.0f}" for place in ("L2", "memory")),
-                        shown(r["memory_percent"]),
-                        shown(r["product_percent"]),
-                        shown(r["saved_by_half_percent"]),
-                        shown(r["saved_by_half_in_cache_percent"]),
+                        *(f"{r[f'{place}_us']:.0f}" for place in PLACES[:3]),
+                        *(f"{r[f'{place}_gflop_per_s']:.0f}" for place in PLACES[:3]),
+                    ]
+                    for r in p["rows"]
+                ],
+            ),
+            "",
+            "Parts of the excess of a product from memory, and what bfloat16 saves of its time:",
+            "",
+            table(
+                ["tokens", "excess us", "memory to L3", "L3 to L2", "product", "half saves", "in L2"],
+                [
+                    [
+                        f"{r['tokens']:,}",
+                        f"{r['excess_us']:.0f}",
+                        *(
+                            shown(r[f"{name}_percent"])
+                            for name in ("past_l3", "past_l2", "product", "saved_by_half", "saved_by_half_in_cache")
+                        ),
                     ]
                     for r in p["rows"]
                 ],
@@ -284,7 +303,7 @@ def report(values):
             f"the logits are {'the same' if s['same_logits'] else 'NOT THE SAME'}:",
             "",
             table(
-                ["tokens", "copies ms", "shared ms", "cache saves", "idle ms", "memory's", "idle operators'", "rest"],
+                ["tokens", "copies ms", "shared ms", "L3 saves", "idle ms", "memory's", "idle's", "rest"],
                 [
                     [
                         f"{r['tokens']:,}",

@@ -32,4 +32,4 @@ def in_kib(caches: dict) -> dict:
 
 def cache_words(kib: dict) -> str:
     """What a report says of them."""
-    return ", ".join(f"{name} {'unknown' if size is None else f'{size:,} KiB'}" for name, size in kib.items())
+    return ", ".join(f"{name} {'unknown' if size is None else f'{size:,}'}" for name, size in kib.items())
