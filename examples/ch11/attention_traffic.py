@@ -236,7 +236,7 @@ def report(values):
     last = tokens[-1]
     return "\n".join(
         [
-            f"One layer; medians of {v['runs']} runs in turn after a discarded one; caches in KiB: {sizes}.",
+            f"One layer; medians of {v['runs']} runs in turn after the first; caches in KiB: {sizes}.",
             "",
             table(
                 ["tokens", "projections ms", "GFLOP/s", "rest ms", "GFLOP/s", "excess ms", "new pages"],

@@ -247,7 +247,7 @@ def report(values):
     p, s, d = v["products"], v["layers"], v["decode"]
     return "\n".join(
         [
-            f"Medians of {v['runs']} runs in turn after a discarded one; caches in KiB: {sizes}.",
+            f"Medians of {v['runs']} runs in turn after the first; caches in KiB: {sizes}.",
             f"The machine: {v['flop_per_s'] / 1e9:.0f} GFLOP/s in a product, {v['bytes_per_s'] / 1e9:.1f} GB/s of weights.",
             "",
             table(
@@ -358,7 +358,7 @@ EXPERIMENTS = (
     Experiment(
         "ch11.short-inputs",
         "timing",
-        "A product of 16 tokens is slow mainly because it waits for its weights: with them in the cache most of its excess goes.",
+        "A product of 16 tokens is slow mainly because it waits for its weights: with them in L2 most of its excess goes.",
         "One thread of one processor, float32; a cache may be shared with other programs, and the product's own way of copying its "
         "matrix is not taken apart. A model as narrow as its heads allow stands for operators that have nothing to do.",
         measure,
