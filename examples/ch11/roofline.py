@@ -3,11 +3,12 @@
     python examples/ch11/roofline.py                                  # GPT-2's shape, a few minutes
     python examples/ch11/roofline.py --model smollm2 --prefill 16,512 --decode 16,512 --plot roofline.svg
 
-FLOPs and bytes are those of `operations.py`: matrix products, and every operand of every tensor operator once. The rates are taken in
-the same run, from a square product and a matrix times a vector, and each operation is timed through chapter 4's trace. An operation
-that beats its bound found its operands in a cache of the processor, or reads faster than a matrix times a vector does.
+FLOPs and bytes are those of `operations.py`: matrix products, and every operand of every tensor operator once. The rates are taken
+in the same run, between the passes, from a square product and a matrix times a vector; each operation is timed through chapter 4's
+trace. One that beats its bound found its operands in a cache of the processor, or reads faster than a matrix times a vector does.
 """
 
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -54,7 +55,7 @@ def decode_step(model, cached):
 
 
 def beside_the_bound(rows, seconds, rates):
-    """A row for each of `rows`, as `operations` makes them, beside its seconds: what it moves, its bound, and its time over that."""
+    """A row for each of `rows`, as `operations` makes them, with its time: what it moves, its bound, and time over bound."""
     found = []
     for r in rows:
         least, took = bound(r["flops"], r["bytes"], **rates), seconds[r["operation"]]
@@ -72,30 +73,36 @@ def beside_the_bound(rows, seconds, rates):
 def measure(model, prefill=None, decode=None, runs=RUNS, timer=time.perf_counter, progress=lambda: None):
     """Each operation of prompts of `prefill` tokens, and of decode steps behind `decode` cached positions, on the roofline.
 
-    operations: a row for each kind of pass, length and operation; passes: a row for each kind and length with the whole pass: the sum
-    of its operations' bounds, of which arithmetic_ms and memory_ms are limited by either; the same from the weights and the cache
-    alone (least_ms); the sum of its operations' times, and that of a pass without a trace (untraced_ms). mean_ratio_*: time over
-    bound of all passes of a kind together. By default PREFILL and DECODE, as far as the model reaches; batch 1; medians of `runs`.
+    operations: a row for each kind of pass, length and operation; passes: a row for each kind and length with the whole pass. Its
+    bound_ms is the sum of its operations' bounds, of which memory limits memory_ms, and least_ms the same from weights and cache
+    alone; ms is the sum of its operations' times, untraced_ms the time of a pass without a trace; of most_over_ms the operation
+    `most_over` exceeds its bound, more than any other. mean_ratio_*: time over bound of all passes of a kind together. By default
+    PREFILL and DECODE, as far as the model reaches; batch 1; medians of `runs`, and of the machine's rates over all lengths.
     Raises BadInput for lengths that the model does not have.
     """
     prefill = timing_lengths(model.config, prefill, PREFILL)
     decode = sorted({min(n, model.config.n_positions - 1) for n in DECODE}) if decode is None else decode
     check_contexts(model.config, decode)
-    rates, found, passes = machine_rates(timer=timer), [], []
+    timed, seen = [], []
     for kind, lengths, make in (("prefill", prefill, prefill_step), ("decode", decode, decode_step)):
         for n in lengths:
-            seconds, whole = component_seconds(make(model, n), model.device, runs, timer, progress, OPERATIONS)
-            rows = operations(model.config, n) if kind == "prefill" else operations(model.config, 1, n)
-            found += [{"kind": kind, "tokens": n, **r} for r in beside_the_bound(rows, seconds, rates)]
-            every, least = (pass_bound(rows, rates, which) for which in ("bytes", "least_bytes"))
-            passes.append(
-                {
-                    **{"kind": kind, "tokens": n, "bound_ms": 1e3 * every["seconds"], "limit": every["limit"]},
-                    **{f"{part}_ms": 1e3 * every[f"{part}_s"] for part in ("arithmetic", "memory")},
-                    **{"least_ms": 1e3 * least["seconds"], "ms": 1e3 * sum(seconds.values()), "untraced_ms": 1e3 * whole},
-                    "measured_over_bound": sum(seconds.values()) / every["seconds"],
-                }
-            )
+            seen.append(machine_rates(timer=timer))
+            timed.append((kind, n, *component_seconds(make(model, n), model.device, runs, timer, progress, OPERATIONS)))
+    rates, found, passes = {key: statistics.median(r[key] for r in seen) for key in seen[0]}, [], []
+    for kind, n, seconds, whole in timed:
+        counts = operations(model.config, n) if kind == "prefill" else operations(model.config, 1, n)
+        rows = beside_the_bound(counts, seconds, rates)
+        found += [{"kind": kind, "tokens": n, **r} for r in rows]
+        every, least = (pass_bound(counts, rates, which) for which in ("bytes", "least_bytes"))
+        worst = max(rows, key=lambda r: r["ms"] - r["bound_ms"])
+        passes.append(
+            {
+                **{"kind": kind, "tokens": n, "bound_ms": 1e3 * every["seconds"], "memory_ms": 1e3 * every["memory_s"]},
+                **{"least_ms": 1e3 * least["seconds"], "ms": 1e3 * sum(seconds.values()), "untraced_ms": 1e3 * whole},
+                **{"measured_over_bound": sum(seconds.values()) / every["seconds"], "most_over": worst["operation"]},
+                "most_over_ms": worst["ms"] - worst["bound_ms"],
+            }
+        )
     return {
         **{"runs": runs, "gflop_per_s": rates["flop_per_s"] / 1e9, "gb_per_s": rates["bytes_per_s"] / 1e9},
         "ridge": rates["flop_per_s"] / rates["bytes_per_s"],
@@ -131,9 +138,13 @@ def report(values):
             cells.append([name, *what, "", *(f"{r['measured_over_bound']:.2f}" for r in of)])
         heads = [f"{said}", *(f"{n:,}" for n in lengths), "time over bound:", *(f"{n:,}" for n in lengths)]
         parts += ["", "FLOPs a byte, and what limits", table(heads, cells)]
-    keys = ("bound_ms", "arithmetic_ms", "memory_ms", "least_ms", "ms", "measured_over_bound")
-    cells = [[f"{KINDS[r['kind']]} {r['tokens']:,}", *(f"{r[k]:,.2f}" for k in keys)] for r in v["passes"]]
-    heads = ["whole pass, ms", "bound", "arithmetic", "memory", "weights, cache", "measured", "over bound"]
+    keys = ("bound_ms", "memory_ms", "least_ms", "ms")
+    cells = [
+        [f"{KINDS[r['kind']]} {r['tokens']:,}", *(f"{r[k]:,.1f}" for k in keys), f"{r['measured_over_bound']:.2f}"]
+        + [f"{r['most_over']} {r['most_over_ms']:+,.1f}"]
+        for r in v["passes"]
+    ]
+    heads = ["whole pass, ms", "bound", "memory's", "least", "measured", "ratio", "most over its bound"]
     parts += ["", table(heads, cells)]
     end = (
         f"Measured passes take {v['mean_ratio_prefill']:.2f} times their bounds in prefill and {v['mean_ratio_decode']:.2f} in "
@@ -143,31 +154,33 @@ def report(values):
 
 
 def draw(values, path):
-    """FLOP/s against FLOPs per byte, of the operations that multiply matrices, under the machine's roof, from what `measure` returns.
+    """FLOP/s against FLOPs per byte, of the operations that multiply matrices, under the machine's roof; from `measure`.
 
     A panel for prompts and one for decode steps, at the shortest length (open) and the longest (filled).
     """
-    figure, panels = new_panels(2, 1, (7, 7.2))
-    peak, bandwidth = values["gflop_per_s"], values["gb_per_s"]
-    names = [name for name in OPERATIONS if any(r["mflop"] for r in values["operations"] if r["operation"] == name)]
+    figure, panels = new_panels(2, 1, (7, 6.6), sharex=True, sharey=True)
+    peak, bandwidth, ridge = values["gflop_per_s"], values["gb_per_s"], values["ridge"]
+    every = [r for r in values["operations"] if r["mflop"]]
+    names = [name for name in OPERATIONS if any(r["operation"] == name for r in every)]
+    low, high = min(r["intensity"] for r in every) / 1.5, max([ridge, *(r["intensity"] for r in every)]) * 2
     for axes, kind in zip(panels, KINDS, strict=True):
-        rows = [r for r in values["operations"] if r["kind"] == kind and r["mflop"]]
-        low, high = min(r["intensity"] for r in rows) / 2, max([values["ridge"], *(r["intensity"] for r in rows)]) * 4
-        axes.plot([low, values["ridge"], high], [low * bandwidth, peak, peak], color="0.3", linewidth=1.6)
-        ends = [n for n in dict.fromkeys(r["tokens"] for r in rows)]
-        ends = list(dict.fromkeys((ends[0], ends[-1])))
-        for i, name in enumerate(names):
-            for n in ends:
-                (r,) = (r for r in rows if r["operation"] == name and r["tokens"] == n)
-                look = {"color": COLOURS[i], "marker": MARKERS[i], "markersize": 7, "linestyle": ""}
-                look |= {"markerfacecolor": "white"} if n == ends[0] and len(ends) > 1 else {}
-                axes.plot(r["intensity"], r["gflop_per_s"], label=name if n == ends[-1] else "_", **look)
+        rows = [r for r in every if r["kind"] == kind]
+        axes.plot([low, ridge, high], [low * bandwidth, peak, peak], color=tint("#000000", 0.3), linewidth=1.6)
+        lengths = list(dict.fromkeys(r["tokens"] for r in rows))
+        ends = list(dict.fromkeys((lengths[0], lengths[-1])))
+        for r in (r for r in rows if r["tokens"] in ends):
+            i = names.index(r["operation"])
+            look = {"color": COLOURS[i], "marker": MARKERS[i], "markersize": 7, "linestyle": "", "label": r["operation"]}
+            look |= {"markerfacecolor": "white", "label": "_"} if r["tokens"] != ends[-1] else {}
+            axes.plot(r["intensity"], r["gflop_per_s"], **look)
         axes.set_xscale("log")
         axes.set_yscale("log")
         plain_ticks(axes.xaxis, axes.yaxis)
+        axes.tick_params(which="minor", labelleft=False, labelbottom=False)
         axes.set(ylabel="GFLOP/s", title=_title(kind, ends))
-        axes.annotate(f"{peak:.0f} GFLOP/s", (high, peak), xytext=(-4, 4), textcoords="offset points", ha="right")
-        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+        axes.annotate(f"{peak:.0f} GFLOP/s", (high, peak), xytext=(-2, 4), textcoords="offset points", ha="right")
+        axes.annotate(f"{bandwidth:.1f} GB/s", (low, low * bandwidth), xytext=(2, 12), textcoords="offset points")
+    panels[0].legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     panels[-1].set_xlabel("FLOPs per byte of all operands")
     write_figure(figure, path)
 
@@ -200,8 +213,10 @@ def draw_ratios(values, path):
 
 
 SAID = {
-    "claim": "Prompts of 128 tokens or more are limited by arithmetic in their matrices; decode steps by memory in every operation.",
-    "limits": "One thread of one processor, float32, batch 1, nothing fused; bytes are counted as if no cache of the processor kept any.",
+    "claim": "Matrices in prompts of 128 tokens or more are limited by arithmetic, all of a decode step by memory; in decoding "
+    "norms take several times their bound.",
+    "limits": "One thread of one processor, float32, batch 1, nothing fused; bytes are counted as if no cache of the processor "
+    "kept any.",
     "headline": ("mean_ratio_decode", "f2"),
     "figures": {"roofline.svg": draw, "ratios.svg": draw_ratios},
 }
