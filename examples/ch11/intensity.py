@@ -142,8 +142,8 @@ def report(values):
     cells = [[what, *(_tokens(r, key) for r in v["ridges"])] for key, what in COUNTS.items()]
     parts += ["", table(heads, cells)]
     end = (
-        f"{machine} needs {ridge:.0f} FLOPs a byte to be limited by arithmetic. By the rule that is a prompt of "
-        f"{v['prefix_by_the_rule']:.0f} tokens;\na prompt of 16 gets at most {v['share_at_16_percent']:.1f}% of its peak."
+        f"{machine} needs {ridge:.0f} FLOPs a byte to be limited by arithmetic. By the rule that is a prompt\nof "
+        f"{v['prefix_by_the_rule']:.0f} tokens; one of 16 gets at most {v['share_at_16_percent']:.1f}% of its peak."
     )
     return "\n".join([*parts, "", end])
 

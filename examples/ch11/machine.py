@@ -136,7 +136,7 @@ def report(values):
     r = v["machine"][0]
     end = (
         f"With {counted(r['threads'], 'thread')} in {r['dtype']} arithmetic takes longer than reading from "
-        f"{r['ridge_flop_per_byte']:.1f} FLOPs a byte on; by its weights alone\na prompt of {r['prefix_tokens']:.0f} tokens earns "
+        f"{r['ridge_flop_per_byte']:.1f} FLOPs a byte on; by its weights\nalone a prompt of {counted(round(r['prefix_tokens']), 'token')} earns "
         f"that. A data sheet's H100 needs 295 in float16."
     )
     return "\n".join([*parts, end])

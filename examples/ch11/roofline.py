@@ -24,6 +24,7 @@ from examples.ch03.tokens import random_ids
 from examples.ch04.component_timing import component_seconds, timing_lengths
 from examples.ch10.decode_rate import check_contexts, filled
 from examples.ch10.kv_cache import stream_cached
+from examples.ch11.intensity import figures
 from examples.ch11.machine import machine_rates
 from examples.ch11.operations import OPERATIONS, bound, operations, pass_bound
 from examples.lab.experiment import Experiment
@@ -125,8 +126,9 @@ def report(values):
     """Text of {"roofline": ...}."""
     v = values["roofline"]
     parts = [
-        f"{v['gflop_per_s']:.0f} GFLOP/s in a square product, {v['gb_per_s']:.1f} GB/s in a matrix times a vector: the ridge is at "
-        f"{v['ridge']:.1f} FLOPs a byte.\nMedians of {v['runs']} passes after a discarded one; a: arithmetic limits, m: memory"
+        f"{v['gflop_per_s']:.0f} GFLOP/s in a square product, {v['gb_per_s']:.1f} GB/s in a matrix times a vector: a ridge of "
+        f"{v['ridge']:.1f} FLOPs\na byte. Medians of {counted(v['runs'], 'run')} after a discarded one; a: arithmetic limits, m: "
+        "memory"
     ]
     for kind, said in KINDS.items():
         rows = [r for r in v["operations"] if r["kind"] == kind]
@@ -134,10 +136,10 @@ def report(values):
         cells = []
         for name in OPERATIONS:
             of = [r for r in rows if r["operation"] == name]
-            what = [f"{r['intensity']:.3g} {r['limit'][0]}" if r["mflop"] else f"- {r['limit'][0]}" for r in of]
-            cells.append([name, *what, "", *(f"{r['measured_over_bound']:.2f}" for r in of)])
-        heads = [f"{said}", *(f"{n:,}" for n in lengths), "time over bound:", *(f"{n:,}" for n in lengths)]
-        parts += ["", "FLOPs a byte, and what limits", table(heads, cells)]
+            what = [f"{figures(r['intensity'])} {r['limit'][0]}" if r["mflop"] else f"- {r['limit'][0]}" for r in of]
+            cells.append([name, *what, "", *(figures(r["measured_over_bound"]) for r in of)])
+        heads = [f"{said}", *(f"{n:,}" for n in lengths), "", *(f"{n:,}" for n in lengths)]
+        parts += ["", "FLOPs a byte and what limits; then measured time over bound:", table(heads, cells)]
     keys = ("bound_ms", "memory_ms", "least_ms", "ms")
     cells = [
         [f"{KINDS[r['kind']]} {r['tokens']:,}", *(f"{r[k]:,.1f}" for k in keys), f"{r['measured_over_bound']:.2f}"]
@@ -179,7 +181,7 @@ def draw(values, path):
         axes.tick_params(which="minor", labelleft=False, labelbottom=False)
         axes.set(ylabel="GFLOP/s", title=_title(kind, ends))
         axes.annotate(f"{peak:.0f} GFLOP/s", (high, peak), xytext=(-2, 4), textcoords="offset points", ha="right")
-        axes.annotate(f"{bandwidth:.1f} GB/s", (low, low * bandwidth), xytext=(2, 12), textcoords="offset points")
+        axes.annotate(f"{bandwidth:.1f} GB/s", (low, low * bandwidth), xytext=(14, -2), textcoords="offset points")
     panels[0].legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     panels[-1].set_xlabel("FLOPs per byte of all operands")
     write_figure(figure, path)
