@@ -134,10 +134,11 @@ def report(values):
     cells = [[f"{counted(r['threads'], 'thread')}, {r['dtype']}", *(f"{r[k]:.1f}" for k in keys)] for r in v["machine"]]
     parts += [table(["FLOPs a byte at the ridge", "faster read", "prompt", "matrix-vector", "prompt"], cells), ""]
     r = v["machine"][0]
+    prompt = counted(round(r["prefix_tokens"]), "token")
     end = (
         f"With {counted(r['threads'], 'thread')} in {r['dtype']} arithmetic takes longer than reading from "
-        f"{r['ridge_flop_per_byte']:.1f} FLOPs a byte on; by its weights\nalone a prompt of {counted(round(r['prefix_tokens']), 'token')} earns "
-        f"that. A data sheet's H100 needs 295 in float16."
+        f"{r['ridge_flop_per_byte']:.1f} FLOPs a byte on;\na prompt of {prompt} earns that by its weights alone. A data sheet's "
+        "H100 needs 295 in float16."
     )
     return "\n".join([*parts, end])
 

@@ -1,7 +1,7 @@
 """Chapter 11: each operation of a pass on the roofline: FLOPs, bytes, the bound that the machine's two rates give, and the time.
 
     python examples/ch11/roofline.py                                  # GPT-2's shape, a few minutes
-    python examples/ch11/roofline.py --model smollm2 --prefill 16,512 --decode 16,512 --plot roofline.svg
+    python examples/ch11/roofline.py --model smollm2 --prefill 16,512 --decode 16 --plot roofline.svg
 
 FLOPs and bytes are those of `operations.py`: matrix products, and every operand of every tensor operator once. The rates are taken
 in the same run, between the passes, from a square product and a matrix times a vector; each operation is timed through chapter 4's
@@ -220,11 +220,19 @@ SAID = {
     "limits": "One thread of one processor, float32, batch 1, nothing fused; bytes are counted as if no cache of the processor "
     "kept any.",
     "headline": ("mean_ratio_decode", "f2"),
-    "figures": {"roofline.svg": draw, "ratios.svg": draw_ratios},
 }
-EXPERIMENTS = (
-    Experiment("ch11.operations", "timing", measure=measure, model="random:gpt2", movable=False, seconds=130, **SAID),
-    Experiment("ch11.operations-llama", "timing", measure=measure, model="smollm2", movable=False, seconds=150, **SAID),
+EXPERIMENTS = tuple(
+    Experiment(
+        f"ch11.operations{end}",
+        "timing",
+        measure=measure,
+        model=source,
+        movable=False,
+        seconds=seconds,
+        figures={f"roofline{end}.svg": draw, f"ratios{end}.svg": draw_ratios},
+        **SAID,
+    )
+    for source, end, seconds in (("random:gpt2", "", 130), ("smollm2", "-llama", 150))
 )
 
 
