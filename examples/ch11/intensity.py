@@ -197,7 +197,7 @@ EXPERIMENTS = (
         "ch11.intensity",
         "exact",
         "In float16 P tokens earn P FLOPs a byte by the weights alone; with every operand of an unfused program counted neither "
-        "GPT-2 nor Llama-3-8B reaches an H100's ridge at any length.",
+        "GPT-2 nor Llama-3-8B reaches an H100's ridge at any length that it was made for.",
         "Counts, and rates by a data sheet; what a cache of the processor spares lies between the counts, and nothing is timed.",
         measure,
         headline=("ridge_flop_per_byte", "int"),
