@@ -216,6 +216,9 @@ def show(values):
     return "\n\n".join(parts)
 
 
+_SAID = (("said_ms", "{:,.1f}"), ("took_ms", "{:,.1f}"), ("ratio", "x{:.2f}"))
+
+
 def _predictions(rows):
     """A table of what was predicted of the passes beside what they took, of the records that say so; of none of them, none."""
     rows = [(r["line"], r["predicted"]) for r in rows if r["predicted"]]
@@ -223,9 +226,6 @@ def _predictions(rows):
     cells = [[line, _known(p["limit"]), *(_known(p[key], form) for key, form in keys)] for line, p in rows]
     heads = ["line", "limit", "prefill said, ms", "took", "ratio", "decode said, ms", "took", "ratio"]
     return [table(heads, cells)] if rows else []
-
-
-_SAID = (("said_ms", "{:,.1f}"), ("took_ms", "{:,.1f}"), ("ratio", "x{:.2f}"))
 
 
 def _folded(head, items, width=100):

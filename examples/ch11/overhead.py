@@ -187,23 +187,25 @@ def products(model: Model) -> list[tuple[Tensor, Tensor]]:
     return [(torch.randn(1, w.shape[0], generator=generator).to(w.dtype), w) for w in operands]
 
 
-def product_rate(model: Model, runs: int = 5, timer=time.perf_counter) -> dict:
-    """{seconds, bytes, bytes_per_s} of the `products` of a model alone, one after the other, with nothing between them."""
+def products_alone(model: Model):
+    """(function, bytes): one that does the `products` of a model one after the other, with nothing between, and what it reads."""
     pairs = products(model)
 
     def all_of_them():
         for x, w in pairs:
             x @ w
 
-    with torch.inference_mode():
-        seconds = in_turns({"products": all_of_them}, runs, timer)["products"]
-    moved = sum(w.nbytes for _, w in pairs)
-    return {"seconds": seconds, "bytes": moved, "bytes_per_s": moved / seconds}
+    return all_of_them, sum(w.nbytes for _, w in pairs)
 
 
-def row_rates(lengths, size: int = 2**25, runs: int = 5, timer=time.perf_counter) -> dict:
-    """{numbers in a row: bytes/s} at which one matrix of `size` numbers with such rows times a vector is read."""
-    matrices = {n: torch.randn(size // n, n, generator=torch.Generator().manual_seed(0)) for n in lengths}
+def large_matrix(numbers: int, size: int = 2**25) -> Tensor:
+    """A matrix of ones, `size` of them, more than a cache of the processor holds, with so many in a row."""
+    return torch.ones(size // numbers, numbers)
+
+
+def row_rates(lengths, runs: int = 5, timer=time.perf_counter) -> dict:
+    """{numbers in a row: bytes/s} at which one `large_matrix` with such rows is read when it multiplies a vector."""
+    matrices = {n: large_matrix(n) for n in lengths}
     with torch.inference_mode():
         seconds = in_turns({n: lambda w=w: w @ w[0] for n, w in matrices.items()}, runs, timer)
     return {n: w.nbytes / seconds[n] for n, w in matrices.items()}
