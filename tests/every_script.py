@@ -37,7 +37,7 @@ ARGUMENTS = {
     "ch10/decode_rate": [["--tokens", "4", "--runs", "2"]],
     "ch10/wrong_caches": [["--model", "random:gpt2"]],
     "ch11/operators": [["--width", "8,16", "--runs", "2"]],
-    "ch11/prediction": [["--requests", "embedded:8:4,random:gpt2:2:1", "--runs", "1"], ["--model", "embedded", "--tokens", "4"]],
+    "ch11/prediction": [["--requests", "embedded:8:4,embedded:4:1", "--runs", "1"], ["--model", "embedded", "--tokens", "4"]],
     "ch14/ablations": [["--tokens", "64", "--new", "4"]],
     "ch14/alibi_rounding": [["--tokens", "8"]],
     "ch14/costs": [[], ["--all"]],

@@ -7,7 +7,7 @@ from unittest import mock
 import torch
 
 from examples.ch01 import request as shows
-from examples.ch01.record import append, predictions, read, summary
+from examples.ch01.record import append, predictions, read, request_record, summary
 from examples.ch03.tokens import random_ids
 from examples.ch11 import prediction
 from examples.ch11.operations import operations, pass_bound, totals
@@ -17,12 +17,20 @@ from examples.lab.script import BadInput
 from tests import support
 from tests.rooms import RoomCase
 from tests.support import call
-from tests.test_ch01_record import OLDER, made
 
 MODEL = support.model()  # V 11, d 8, L 2, h 2, f 32, 16 positions
 ARITHMETIC = {"flop_per_s": 1e6, "bytes_per_s": 1e30}
 MEMORY = {"flop_per_s": 1e30, "bytes_per_s": 1e6}
 KNOWN = {"rates": {**MEMORY, "operator_s": 1e-3}, "operators": {"prefill": 100, "decode": 90}, "matrices_per_s": 5e5}
+
+
+OLDER = {"format": 0, "model": "embedded", "seconds": 1.5, "stages": {"load": 0.5, "prefill": 0.25, "decode": [0.25, 0.25]}}
+
+
+def made(**more):
+    """A record of this version."""
+    stages = {"prefill": [0.4], "decode": [0.2, 0.3], "sample": [0.1] * 3}
+    return request_record("x", 5, 3, stages, 2.0, {"source": "a", "sha256": "0" * 64}, 1, "float32", **more)
 
 
 def setUpModule():

@@ -2,7 +2,7 @@
 
     python examples/ch11/prediction.py                                    # ten requests, in two minutes
     python examples/ch11/prediction.py --plot prediction.svg
-    python examples/ch11/prediction.py --model smollm2 --prompt "The capital of France is" --tokens 40 --record requests.jsonl
+    python examples/ch11/prediction.py --model smollm2 --prompt "Paris is" --record requests.jsonl
     python examples/ch01/request.py show requests.jsonl                   # the record of it, predicted beside measured
 
 The first prediction knows a config, two numbers of tokens, and two rates of this machine. The second adds what the operators cost
