@@ -256,6 +256,7 @@ class Script(RoomCase):
             (["--requests", "embedded:0:3"], "1 or more"),
             (["--requests", "embedded:256:2"], "n_positions"),
             (["--requests", "embedded:3:3", "--model", "embedded"], "either"),
+            (["--tokens", "3", "--plot", self.folder / "a.svg"], "either"),
             (["--model", "embedded", "--tokens", "1000"], "n_positions"),
             (["--prompt", ""], "empty"),
             (["--record", self.folder], "not a file"),

@@ -90,7 +90,7 @@ def known_before(model, runs=5, timer=time.perf_counter) -> dict:
     """
     family = family_of(model.config)
     rates = {**machine_rates(timer=timer), "operator_s": operator_seconds((family,), timer=timer)[family]}
-    alone, moved = products_alone(model)
+    alone, moved = products_alone(model)  # again and again, as the passes read them: a small model's stay in the cache
     with torch.inference_mode():
         seconds = in_turns({"alone": alone}, runs, timer)["alone"]
     return {"rates": rates, "operators": pass_operators(model), "matrices_per_s": moved / seconds}
@@ -331,7 +331,9 @@ def options():
     """The script's argument parser."""
     parser = Parser(prog="prediction.py", description=__doc__, keys=__file__)
     parser.add_argument("--model", default=None, metavar="SOURCE", help="run one request to it; by default the ten requests")
-    parser.add_argument("--tokens", type=whole_number(1), default=TOKENS, metavar="N", help="new tokens of the one request")
+    parser.add_argument(
+        "--tokens", type=whole_number(1), default=None, metavar="N", help=f"new tokens of the one request, by default {TOKENS}"
+    )
     about = "append chapter 1's record of the one request; examples/ch01/request.py show FILE shows it"
     parser.add_argument("--record", type=Path, default=None, metavar="FILE", help=about)
     about = "in place of the ten, requests as MODEL:PROMPT_TOKENS:NEW_TOKENS"
@@ -357,12 +359,14 @@ def main(argv=None):
     args = options().parse_args(argv)
     check_target(args.plot)
     check_file(args.record)
-    one = args.model is not None or args.prompt is not None or args.record is not None
+    one = any(getattr(args, name) is not None for name in ("model", "prompt", "tokens", "record"))
     if one and (args.plot or args.requests):
-        raise BadInput("--plot and --requests are of several requests, and --model, --prompt and --record of one; give either")
+        raise BadInput(
+            "--plot and --requests are of several requests, --model, --prompt, --tokens and --record of one; give either"
+        )
     head = f"float32, {counted(args.threads, 'thread')}, torch {torch.__version__}\n"
     if one:
-        args.model = args.model or "embedded"
+        args.model, args.tokens = "embedded" if args.model is None else args.model, args.tokens or TOKENS
         model = load_for(args)
         if args.prompt is None and model.tokenizer is None:
             ids = random_ids(model, min(PROMPT_TOKENS, model.config.n_positions), seed=args.seed)  # [1, T]
