@@ -39,6 +39,8 @@ ARGUMENTS = {
     "ch11/machine": [["--threads", "1", "--sizes", "16,32", "--read", "1", "--runs", "2"]],
     "ch11/intensity": [["--config", "gpt2"], ["--config", "embedded", "--ridge", "5"]],
     "ch11/roofline": [["--prefill", "16,128", "--decode", "16", "--runs", "2"]],
+    "ch11/operators": [["--width", "8,16", "--runs", "2"]],
+    "ch11/prediction": [["--requests", "embedded:8:4,embedded:4:1", "--runs", "1"], ["--model", "embedded", "--tokens", "4"]],
     "ch14/ablations": [["--tokens", "64", "--new", "4"]],
     "ch14/alibi_rounding": [["--tokens", "8"]],
     "ch14/costs": [[], ["--all"]],
