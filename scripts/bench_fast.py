@@ -1,7 +1,7 @@
 """Decoding SmolLM2 from its file's own four bits beside two peers, interleaved in one process: `scripts/bench.py --part fast`.
 
 The peers are transformers' `generate` on the same weights in float32, and llama.cpp on the same file where llama-cpp-python is
-installed (`make bench-peers`). All write the same number of tokens greedily behind the same prompt, with the threads that are given.
+installed (`make bench-peers`). All write as many tokens greedily behind the same prompt, with the threads that are given.
 """
 
 import importlib.util
