@@ -36,6 +36,8 @@ ARGUMENTS = {
     "ch10/cached_repetition": [["--model", "random:gpt2", "--tokens", "30"]],
     "ch10/decode_rate": [["--tokens", "4", "--runs", "2"]],
     "ch10/wrong_caches": [["--model", "random:gpt2"]],
+    "ch11/batches": [["--batches", "1,2", "--context", "16", "--runs", "2"]],
+    "ch11/capacity": [[], ["--all"], ["--config", "llama-3-70b", "--dtype", "q4", "--accelerator", "l40s", "--context", "8192"]],
     "ch14/ablations": [["--tokens", "64", "--new", "4"]],
     "ch14/alibi_rounding": [["--tokens", "8"]],
     "ch14/costs": [[], ["--all"]],
