@@ -124,13 +124,13 @@ def report(values):
     v = values["batches"]
     rows = [
         [
-            *(r["batch"], f"{r['step_ms']:.4g}", f"{r['bound_ms']:.4g}", f"{r['ratio']:.2f}", f"{r['least_ms']:.4g}"),
+            *(r["batch"], f"{r['step_ms']:.4g}", f"{r['bound_ms']:.4g}", f"{r['ratio']:.2f}"),
             *("n/a" if r[key] is None else f"{r[key]:.4g}" for key in ("products_ms", "laid_out_ms")),
             *(f"{r['tokens_per_s']:.4g}", f"{r['gain']:.2f}", r["limit"]),
         ]
         for r in v["batches"]
     ]
-    heads = ["sequences", "step, ms", "bound", "ratio", "least", "products", "laid out", "tokens/s", "gain", "limit"]
+    heads = ["sequences", "step, ms", "bound", "ratio", "products", "laid out", "tokens/s", "gain", "limit"]
     first, last, matrix = v["batches"][0], v["batches"][-1], counted(round(v["arithmetic_from"]), "sequence")
     rates, runs = f"{v['gflop_per_s']:.0f} GFLOP/s and {v['gb_per_s']:.1f} GB/s", counted(v["runs"], "run")
     times = f"{last['gain']:.1f} times those at {first['batch']}"
