@@ -77,3 +77,15 @@ def processor():
 def machine() -> dict:
     """The machine that a measurement was made on, and the versions."""
     return {"processor": processor(), "cores": os.cpu_count(), **versions()}
+
+
+def caches() -> dict[str, int]:
+    """{"L1": bytes, "L2": ..., "L3": ...} of the first core's data caches, as the system tells them; empty where it does not."""
+    found = {}
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        with contextlib.suppress(OSError, KeyError, TypeError):
+            level, kind, size = ((folder / name).read_text(encoding="ascii").strip() for name in ("level", "type", "size"))
+            number, unit = re.fullmatch(r"(\d+)([KM]?)", size).groups()
+            if kind != "Instruction":
+                found[f"L{level}"] = int(number) * {"": 1, "K": 2**10, "M": 2**20}[unit]
+    return found
