@@ -43,6 +43,8 @@ ARGUMENTS = {
     "ch11/prediction": [["--requests", "embedded:8:4,embedded:4:1", "--runs", "1"], ["--model", "embedded", "--tokens", "4"]],
     "ch11/attention_traffic": [["--tokens", "16,24,32,64,128", "--runs", "2"]],
     "ch11/short_inputs": [["--tokens", "1,16,64", "--runs", "2", "--width", "64", "--layers", "2"]],
+    "ch11/batches": [["--batches", "1,2", "--context", "16", "--runs", "2"]],
+    "ch11/capacity": [[], ["--all"], ["--config", "llama-3-70b", "--dtype", "q4", "--accelerator", "l40s", "--context", "8192"]],
     "ch14/ablations": [["--tokens", "64", "--new", "4"]],
     "ch14/alibi_rounding": [["--tokens", "8"]],
     "ch14/costs": [[], ["--all"]],

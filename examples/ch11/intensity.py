@@ -19,15 +19,15 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 from examples.ch02.families import formulas
 from examples.ch02.model import load_config
 from examples.ch10.kv_cache import cache_bytes
+from examples.ch11.accelerators import accelerators
 from examples.ch11.operations import operations, totals
 from examples.lab.experiment import Experiment
 from examples.lab.figure import check_target, label_ends, new_panels, plain_ticks, style, write_figure
-from examples.lab.script import BadInput, Parser, answer, command, number_list, read_json, table, whole_number
+from examples.lab.script import BadInput, Parser, answer, command, number_list, table, whole_number
 
 CONFIGS = ("gpt2", "llama-3-8b")
 TOKENS = (1, 16, 128, 512, 1024)
 NUMBER = 2  # bytes of a weight and of any other number
-ACCELERATORS = Path(__file__).with_name("accelerators.json")
 COUNTS = {  # {key of a row: what is counted}, each with one assumption of the rule fewer
     "rule": "the rule",
     "weights": "the weights that are read",
@@ -71,11 +71,6 @@ def first_prefix(config, ridge: float, key: str, number: int = NUMBER) -> int | 
     The intensity of weights grows with every token; that of all operands falls again where scores outweigh the rest.
     """
     return next((P for P in range(1, config.n_positions + 1) if intensities(config, P, 0, number)[key] >= ridge), None)
-
-
-def accelerators() -> dict[str, dict]:
-    """{name: {name, flop_per_s, bytes_per_s, memory_bytes, published}} of accelerators.json; rates as the data sheet has them."""
-    return read_json(ACCELERATORS)
 
 
 # --------------------------------------------------------------------------------------------------------- the measurement

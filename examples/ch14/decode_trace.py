@@ -17,16 +17,14 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from examples.ch02.config import Config
+from examples.ch11.accelerators import accelerator
 from examples.ch14.configs import SOURCE, config_named
 from examples.ch14.costs import FORMS, MOST, attention_matrices, cached_numbers, network_matrices, parameter_count, seen
 from examples.lab.experiment import Experiment
 from examples.lab.figure import check_target, label_ends, new_figure, plain_ticks, style, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, counted, table, whole_number
 
-ACCELERATOR = {  # by its data sheet; FLOP/s are of bfloat16, dense
-    **{"name": "H100 SXM", "flop_per_s": 989e12, "bytes_per_s": 3.35e12, "memory_bytes": 80e9},
-    "published": "https://www.nvidia.com/en-us/data-center/h100/",
-}
+ACCELERATOR = accelerator("h100")  # by its data sheet; FLOP/s are of bfloat16, dense
 PEAK, BANDWIDTH, MEMORY = (ACCELERATOR[key] for key in ("flop_per_s", "bytes_per_s", "memory_bytes"))
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)  # of the balance between weights and caches
 LARGE = (32768, 64)  # positions cached and sequences at once: a load under which the caches are what counts
