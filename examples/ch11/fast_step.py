@@ -114,7 +114,7 @@ def layer(x: Tensor, cos: Tensor, sin: Tensor, at: Tensor, keys: Tensor, values:
     cos, sin: [T, dh / 2], of the angles of the positions `at` [T]. keys [n, g, dh, 16] and values [n, 16, g, dh]: written at `at`,
     and read up to there. weights: "parts" {part: (words, scales)}, "gains" {norm: [d]} and "biases" {part: [N]}.
     """
-    T, d = x.shape
+    T = x.shape[0]
     h, g, dh = shape.heads, shape.kv_heads, shape.head_width
 
     def times(part, ready):
