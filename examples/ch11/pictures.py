@@ -37,7 +37,7 @@ def draw_block(path):
     axes.text(3, 7.8, "minimum", ha="center", va="top", **small)
     axes.text(12, 7.8, "16 bytes", ha="center", va="top", **small)
     arrow(axes, (6, 8), (6, 6.4))
-    axes.text(0, 6.9, "four bytes are a word of 32 bits", va="center", ha="left", **small)
+    axes.text(6.4, 6.75, "four bytes are a word of 32 bits", va="center", ha="left", **small)
     for place in range(8):  # from the highest bits, on the left, to the lowest
         byte, high = divmod(7 - place, 2)
         box(axes, 2.5 * place, 4.9, 2.5, 1.2, f"n$_{{{byte + 16 * high}}}$", BLUE, 0.5 if high else 0.75)
