@@ -205,7 +205,7 @@ class Compiler(FolderCase):
             self.assertIsInstance(forward, Cached)
             self.assertEqual(len(lines), 1)
             self.assertIn("cannot be compiled here", lines[0])
-            self.assertEqual(list(fast_decode.COMPILED.iterdir()), [])
+            self.assertEqual(list(fast_decode.COMPILED.rglob("*")), [])
 
 
 class Script(RoomCase):

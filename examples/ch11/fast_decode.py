@@ -88,20 +88,22 @@ def compiled(module: torch.nn.Module, inputs: tuple, dynamic: tuple, about: str)
     target = COMPILED / f"{hashlib.sha256(repr(facts).encode() + source).hexdigest()[:24]}.pt2"
     if not target.is_file():
         _compile(module, inputs, dynamic, target)
-    return torch._inductor.aoti_load_package(str(target)).loader.boxed_run
+    from torch._inductor import aoti_load_package
+
+    return aoti_load_package(str(target)).loader.boxed_run
 
 
 def _compile(module, inputs, dynamic, target):
-    import torch._inductor
+    from torch._inductor import aoti_compile_and_package
+    from torch._inductor.cpp_builder import get_cpp_compiler
 
     try:
+        get_cpp_compiler()  # which raises where there is none, before any work
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as folder, warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
             exported = torch.export.export(module, inputs, dynamic_shapes=dynamic, strict=False)
-            made = torch._inductor.aoti_compile_and_package(
-                exported, package_path=str(Path(folder) / target.name), inductor_configs=OPTIONS
-            )
+            made = aoti_compile_and_package(exported, package_path=str(Path(folder) / target.name), inductor_configs=dict(OPTIONS))
             Path(made).replace(target)
     except Exception as error:  # whatever the compiler, or the search for one, raises
         reason = str(error).strip().splitlines()[0][:160] if str(error).strip() else repr(error)
