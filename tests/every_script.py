@@ -91,7 +91,7 @@ def stand_ins():
 
 
 def four_bits(folder):
-    """The path of a tiny Llama's GGUF file with layers in Q4_1 and the head in Q8_0; its vocabulary is as small, with no tokenizer."""
+    """The path of a tiny Llama's GGUF file with layers in Q4_1 and the head in Q8_0, without a tokenizer."""
     from gguf import GGMLQuantizationType as Kind
 
     sizes = dict(hidden_size=64, intermediate_size=96, num_attention_heads=4, num_key_value_heads=2, head_dim=16, vocab_size=50)

@@ -106,7 +106,7 @@ def report(values):
     cells = []
     for name, what, ratio in (
         ("floor", "the floor: the bytes of a step at the speed of reading", None),
-        ("fast", "the file's own four bits, compiled", "over_floor"),
+        ("fast", "the file's own four bits", "over_floor"),
         ("plain", "the plain cached pass, float32", None),
         ("library", "transformers' generate, float32", None),
     ):
@@ -118,7 +118,7 @@ def report(values):
     read = " and ".join(f"{r['read_gb_per_s']:.1f}" for r in v["rows"])
     return "\n".join(
         [
-            f"{v['tokens']} tokens from a prompt of one, greedy; medians of {v['runs']} runs in turn after a discarded one:",
+            f"{v['tokens']} tokens from a prompt of one, greedy; medians of {counted(v['runs'], 'run')} in turn after a discarded one:",
             "",
             table(heads, cells),
             "",
