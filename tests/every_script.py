@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
+from examples.ch02.gguf_file import NAMES
 from examples.ch02.model import EMBEDDED
 from examples.lab.script import answer, parse_json
-from tests.support import ROOT, call
+from tests import gguf_writer
+from tests.support import ROOT, call, llama_model
 
 # Arguments of the calls; by default one call without any. What --time or --all adds wants a call of its own.
 ARGUMENTS = {
@@ -45,6 +47,8 @@ ARGUMENTS = {
     "ch11/short_inputs": [["--tokens", "1,16,64", "--runs", "2", "--width", "64", "--layers", "2"]],
     "ch11/batches": [["--batches", "1,2", "--context", "16", "--runs", "2"]],
     "ch11/capacity": [[], ["--all"], ["--config", "llama-3-70b", "--dtype", "q4", "--accelerator", "l40s", "--context", "8192"]],
+    "ch11/fast_agreement": [["--model", "four-bit", "--uncompiled", "--positions", "8", "--tokens", "4"]],
+    "ch11/fast_rate": [["--model", "four-bit", "--uncompiled", "--tokens", "3", "--runs", "1", "--use-threads", "1"]],
     "ch14/ablations": [["--tokens", "64", "--new", "4"]],
     "ch14/alibi_rounding": [["--tokens", "8"]],
     "ch14/costs": [[], ["--all"]],
@@ -92,7 +96,18 @@ def stand_ins():
         for file in ("tokenizer.json", "tokenizer_config.json"):
             (folders[name] / file).write_bytes((EMBEDDED / file).read_bytes())
     gpt2, llama = str(folders["gpt2"]), str(folders["llama"])
-    return {"smollm2": llama, "openai-community/gpt2": gpt2, "random:gpt2": gpt2}
+    return {"four-bit": str(four_bits(stand_ins.holder.name)), "smollm2": llama, "openai-community/gpt2": gpt2, "random:gpt2": gpt2}
+
+
+def four_bits(folder):
+    """The path of a tiny Llama's GGUF file with layers in Q4_1 and the head in Q8_0, without a tokenizer."""
+    from gguf import GGMLQuantizationType as Kind
+
+    sizes = dict(hidden_size=64, intermediate_size=96, num_attention_heads=4, num_key_value_heads=2, head_dim=16, vocab_size=50)
+    made = llama_model(**sizes, tie_word_embeddings=True)
+    matrices = [f"blk.{i}.{theirs}.weight" for i in range(2) for theirs in NAMES if "norm" not in theirs]
+    kinds = dict.fromkeys(matrices, Kind.Q4_1) | {"token_embd.weight": Kind.Q8_0}
+    return gguf_writer.write(Path(folder) / "four-bit.gguf", made, {"vocab_size": 50}, types=kinds)
 
 
 def smaller(module, arguments):
