@@ -3,7 +3,7 @@
 A program like the others, with `forward`, `pass_over`, `unembed` and `new_cache`: a model runs by it whose `module` names it. All
 functions but attention are the family's own, and what attention computes is the same. The plain pass writes all scores
 [B, h, T, S], hides some, takes a softmax and reads them again; the one operator goes through keys and values block by block, keeps
-for each query the largest score, the sum of exponentials and the mixture so far, and corrects the last two when a larger score comes.
+for each query the largest score, the sum of exponentials and the mixture so far, and corrects both when a larger score comes.
 
 Dao, Fu, Ermon, Rudra and Ré, "FlashAttention" (2022), section 3. Shapes as in chapter 4: B batch, T new positions, S positions
 seen, d width, h heads, g with keys and values, dh head width.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from examples.ch02.config import Config, GPT2Config
+from examples.ch02.config import GPT2Config
 from examples.ch02.families import program
 from examples.ch02.model import Model
 from examples.ch10.kv_cache import KVCache, stream_cached
@@ -50,7 +50,7 @@ class CachedStep:
 
 
 class Int8Matrix:
-    """A matrix [N, K] of whole numbers from -127 to 127 and a scale for each row, which stands in a model's weights as a tensor does.
+    """A matrix [N, K] of whole numbers, -127 to 127, and a scale for each row; it stands in a model's weights as a tensor does.
 
     It knows what a pass does with a matrix: `x @ w`, `x @ w.T` and, of the token table, `w[ids]`. So GPT-2's matrices, stored
     [in, out], are held the other way round, and `turned` says so. product: multiplies, as `widened` does.
@@ -61,7 +61,7 @@ class Int8Matrix:
         self.dtype, self.device = scales.dtype, scales.device  # of the computation, as a tensor's are
 
     @property
-    def T(self):  # noqa: N802  a tensor's own name
+    def T(self):
         """The same matrix the other way round."""
         return Int8Matrix(self.numbers, self.scales, self.product, not self.turned)
 
@@ -117,7 +117,7 @@ def with_int8(model: Model, product: Callable = widened) -> Model:
 class Path:
     """A way to compute what the plain pass computes.
 
-    make: a function without arguments that gives its `Model`; raises BadInput where it cannot run here, and says why. exact: whether
+    make: a function without arguments that gives its `Model`; raises BadInput that says why, where it cannot run here. exact: whether
     it computes the same function, so that it may differ by rounding in float32 alone. number, weight: bytes of a number of the
     computation and of a stored weight; bfloat16: whether matmuls are in that; spares: the kinds of bytes of `operations` that it
     does not move. last_only: logits of the last position alone.
