@@ -117,10 +117,10 @@ def with_int8(model: Model, product: Callable = widened) -> Model:
 class Path:
     """A way to compute what the plain pass computes.
 
-    make: a function without arguments that gives its `Model`; raises BadInput that says why, where it cannot run here. exact: whether
-    it computes the same function, so that it may differ by rounding in float32 alone. number, weight: bytes of a number of the
-    computation and of a stored weight; bfloat16: whether matmuls are in that; spares: the kinds of bytes of `operations` that it
-    does not move. last_only: logits of the last position alone.
+    make: a function without arguments that gives its `Model`; raises BadInput where it cannot run here, and says why. exact:
+    whether it computes the same function, so that it may differ by rounding in float32 alone. number, weight: bytes of a number
+    of the computation and of a stored weight. bfloat16: whether matmuls are in that. spares: the kinds of bytes of `operations`
+    that it does not move. last_only: logits of the last position alone.
     """
 
     name: str

@@ -63,7 +63,7 @@ def measure(model, tokens=TOKENS, draft=DRAFT, prompt=None, progress=lambda: Non
     """{tokens, draft, longest, kinds}: what plain greedy decoding writes behind each prompt, and how many passes drafts would need.
 
     Of a kind: {kind, prompt_tokens, new_tokens, text, same, by_draft}; by_draft has a row for drafts of 0 to DRAFTS tokens,
-    replayed on the text. same: whether `speculate` with drafts of `draft` wrote the same tokens, in as many passes as the replay says.
+    replayed on the text. same: whether `speculate` with drafts of `draft` wrote the same tokens, in the passes of the replay.
     """
     rows = []
     for kind, ids in prompts(model, tokens, prompt).items():
@@ -180,8 +180,8 @@ def speed_lines(v):
     wide = v["wide_pass_ms"] / v["pass_ms"]
     said = (
         f"A pass of {counted(1 + v['draft'], 'position')} takes {v['wide_pass_ms']:.1f} ms, {wide:.2f} times one of one position "
-        f"({v['pass_ms']:.1f} ms); medians of {counted(v['runs'], 'run')} in turn. The roofline has them nearly alike, so its speeds "
-        "are nearly the tokens per pass; the column beside it takes the two measured times instead."
+        f"({v['pass_ms']:.1f} ms); medians of {counted(v['runs'], 'run')} in turn. The roofline has them nearly alike, so its "
+        "speeds are nearly the tokens per pass; the column beside it takes the two measured times instead."
     )
     heads = ["text", "per pass", "roofline", "by passes", "measured", "plain/s", "drafts/s", "same"]
     return [table(heads, rows), "", textwrap.fill(said, 98), ""]
