@@ -36,6 +36,8 @@ ARGUMENTS = {
     "ch10/cached_repetition": [["--model", "random:gpt2", "--tokens", "30"]],
     "ch10/decode_rate": [["--tokens", "4", "--runs", "2"]],
     "ch10/wrong_caches": [["--model", "random:gpt2"]],
+    "ch11/faster_paths": [["--tokens", "8", "--runs", "1"]],
+    "ch11/speculation": [["--tokens", "6", "--runs", "1", "--time"]],
     "ch14/ablations": [["--tokens", "64", "--new", "4"]],
     "ch14/alibi_rounding": [["--tokens", "8"]],
     "ch14/costs": [[], ["--all"]],
@@ -91,7 +93,8 @@ def smaller(module, arguments):
     arguments = [stand_ins().get(word, word) for word in arguments]
     if module.__name__ == "examples.ch10.cache_cost" and "--time" in arguments:  # which runs GPT-2's shape for minutes
         arguments += ["--model", "toy", "--prompt-tokens", "5", "--new", "1,12"]
-    if module.__name__ == "examples.ch14.llama_from_scratch" and "--model" not in arguments:  # which has SmolLM2 where it is there
+    by_itself = ("examples.ch11.faster_paths", "examples.ch11.speculation", "examples.ch14.llama_from_scratch")
+    if module.__name__ in by_itself and "--model" not in arguments:  # which have SmolLM2 where it is there
         arguments += ["--model", stand_ins()["smollm2"]]
     default = getattr(module.options().parse_args(arguments), "model", None)
     return arguments + (["--model", stand_ins()[default]] if default in stand_ins() else [])

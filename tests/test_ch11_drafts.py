@@ -51,7 +51,9 @@ class LookUp(unittest.TestCase):
         self.assertEqual(look_up([7, 7], 3), [7, 7, 7])
 
     def test_verified(self):
-        self.assertEqual([verified([1, 2], [1, 2, 3]), verified([1, 2], [1, 3, 3]), verified([2], [1, 2]), verified([], [1])], [2, 1, 0, 0])
+        self.assertEqual(
+            [verified([1, 2], [1, 2, 3]), verified([1, 2], [1, 3, 3]), verified([2], [1, 2]), verified([], [1])], [2, 1, 0, 0]
+        )
 
 
 class Text(unittest.TestCase):
@@ -95,7 +97,10 @@ class Text(unittest.TestCase):
 
     def test_ids_without_a_piece_are_never_chosen(self):
         one, known = MODELS["gpt2"], torch.arange(11) < 6
-        with mock.patch.object(drafts, "known_ids", return_value=known), mock.patch("examples.ch05.generate.known_ids", return_value=known):
+        with (
+            mock.patch.object(drafts, "known_ids", return_value=known),
+            mock.patch("examples.ch05.generate.known_ids", return_value=known),
+        ):
             made = self.same(one, random_ids(one, 5), 20, end=None)
         self.assertLess(max(made.ids), 6)
 

@@ -18,6 +18,8 @@ from examples.lab.script import BadInput
 
 WIDENED = 2**20  # numbers of an int8 matrix that are float32 at once: 4 MiB, which a processor's caches hold
 
+WHOLE = 32  # what sizes of a matrix torch's own int8 product takes multiples of; it does not check them
+
 
 class CachedStep:
     """A model and its cache as what a loop calls: `step` feeds ids and gives logits, `truncate` takes positions back.
@@ -143,7 +145,14 @@ def paths(model: Model) -> list[Path]:
     def own_int8():
         if not hasattr(torch, "_weight_int8pack_mm"):
             raise BadInput("this torch has no product of int8 weights")
-        return with_int8(model, in_bfloat16)
+        packed = with_int8(model, in_bfloat16)
+        sizes = {n for w in packed.weights.values() if isinstance(w, Int8Matrix) for n in w.numbers.shape}
+        odd = sorted(n for n in sizes if n % WHOLE)
+        if odd:  # it would read and write past the end of the matrix
+            raise BadInput(
+                f"torch's product takes sizes that are multiples of {WHOLE}, and a matrix has {odd[0]}; give another model"
+            )
+        return packed
 
     return [
         Path("plain pass", lambda: model),

@@ -159,7 +159,7 @@ def report(values):
         "",
         table(["text", "tokens", *map(str, range(DRAFTS + 1)), "stood"], rows),
         "",
-        f"With drafts of {n}, decoding wrote the plain loop's tokens, and in the passes that the replay says: {same}.",
+        f"The plain loop's tokens, with drafts of {n}, in the passes that the replay says: {same}.",
     ]
     if "speed" in values:
         lines += ["", *speed_lines(values["speed"])]
