@@ -10,6 +10,8 @@ What the whole request took and no stage claims is `unexplained`, so that the st
     decode       each further forward pass, one for each output token but the first
     sample       choosing a token from the scores of a pass
     detokenise   the new ids to text, and showing it
+
+A request whose cost was predicted before it ran has that beside it: `predicted`, which chapter 11 makes and nothing here needs.
 """
 
 import contextlib
@@ -93,10 +95,14 @@ def _digest(text):
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def request_record(program, prompt_tokens, output_tokens, stages, seconds, artefact, threads, dtype, device="cpu", settings=None):
+def request_record(
+    program, prompt_tokens, output_tokens, stages, seconds, artefact, threads, dtype, device="cpu", settings=None, predicted=None
+):
     """The record of a request of `seconds` whose `stages`, {name: [seconds, ...]}, a stopwatch has.
 
-    program: what ran the passes. settings: what the choice of tokens depended on, {name: value}.
+    program: what ran the passes. settings: what the choice of tokens depended on, {name: value}. predicted: what was said of the
+    passes before they ran, {flops, bytes, seconds, prefill_s, decode_s, limit, rates, ...}, of all passes of a stage together; a
+    record without it lacks the field.
     Raises ValueError where the stages claim more than the whole: one of them has been counted twice.
     """
     versions = machine()
@@ -112,6 +118,7 @@ def request_record(program, prompt_tokens, output_tokens, stages, seconds, artef
         "device": str(device),
         "settings": settings or {},
         "tokens": {"prompt": prompt_tokens, "output": output_tokens},
+        **({} if predicted is None else {"predicted": predicted}),
         "stages": stages,
         "unexplained": seconds - math.fsum(math.fsum(times) for times in stages.values()),
         "seconds": seconds,
@@ -241,7 +248,8 @@ def stage(record, name):
 def summary(record):
     """What a row about a record shows, in plain values; None for what the record does not say.
 
-    request_ms: the whole but for loading, which a program that serves many requests does once. Shares are of that.
+    request_ms: the whole but for loading, which a program that serves many requests does once. Shares are of that. predicted: as
+    `predictions` has it.
     """
     load, whole, rest = stage(record, "load"), seconds(record, "seconds"), seconds(record, "unexplained")
     if load is None and record.get("format") == FORMAT and "load" not in _stages(record):
@@ -265,7 +273,22 @@ def summary(record):
         "request_ms": None if request is None else 1e3 * request,
         "passes_percent": percent(math.fsum(passes)) if passes else None,
         "unexplained_percent": percent(rest),
+        "predicted": predictions(record),
     }
+
+
+def predictions(record):
+    """What was predicted of the passes of each stage, what they took, and the second over the first; None where nothing was.
+
+    Milliseconds; within it None for what the record does not say, of a stage that did not run say.
+    """
+    found = {"limit": field(record, "predicted.limit")}
+    for name in PASSES:
+        said, times = seconds(record, f"predicted.{name}_s"), stage(record, name)
+        took = None if times is None else math.fsum(times)
+        found |= {f"{name}_said_ms": None if said is None else 1e3 * said, f"{name}_took_ms": None if took is None else 1e3 * took}
+        found[f"{name}_ratio"] = took / said if took is not None and said else None
+    return None if field(record, "predicted") is None else found
 
 
 COMPARED = {  # what may differ between two runs: {its name for a person: where it stands}

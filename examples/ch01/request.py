@@ -181,7 +181,8 @@ def _change(what, value):
 
 
 def show(values):
-    """Text of {"show": ...}: what ran, how long it took, what changed from each record to the next, what could not be read."""
+    """Text of {"show": ...}: what ran, how long it took, what was predicted of it, what changed from each record to the next, and
+    what could not be read."""
     v = values["show"]
     heads = ["line", "at (UTC)", "program", "model", "weights", "threads", "dtype", "tokens"]
     ran = []
@@ -200,6 +201,7 @@ def show(values):
     if ran:
         words = ["line", "load, ms", "prefill, ms", "decode step, ms", "request, ms", "passes", "unexplained"]
         parts = [table(heads, ran), table(words, times)]
+        parts += _predictions(v["records"])
     for c in v["changes"]:
         changed = [f"{d['what']} {_change(d['what'], d['from'])} -> {_change(d['what'], d['to'])}" for d in c["changed"]]
         ratios = [f"{what} x{ratio:.2f}" for what, ratio in c["ratios"].items() if ratio is not None]
@@ -212,6 +214,18 @@ def show(values):
         read_ += ", and what is wrong with the file stands above"
     parts.append(f"{read_}.\nA factor is the later time over the earlier one: below 1, the later run was faster.")
     return "\n\n".join(parts)
+
+
+_SAID = (("said_ms", "{:,.1f}"), ("took_ms", "{:,.1f}"), ("ratio", "x{:.2f}"))
+
+
+def _predictions(rows):
+    """A table of what was predicted of the passes beside what they took, of the records that say so; of none of them, none."""
+    rows = [(r["line"], r["predicted"]) for r in rows if r["predicted"]]
+    keys = [(f"{name}_{key}", form) for name in PASSES for key, form in _SAID]
+    cells = [[line, _known(p["limit"]), *(_known(p[key], form) for key, form in keys)] for line, p in rows]
+    heads = ["line", "limit", "prefill said, ms", "took", "ratio", "decode said, ms", "took", "ratio"]
+    return [table(heads, cells)] if rows else []
 
 
 def _folded(head, items, width=100):

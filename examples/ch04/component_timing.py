@@ -19,7 +19,6 @@ from examples.ch02.config import NORMS, general
 from examples.ch02.families import formulas
 from examples.ch02.model import load_for, run
 from examples.ch03.tokens import random_ids
-from examples.ch04.gpt2_from_scratch import LAYER_POINTS
 from examples.lab.experiment import Experiment
 from examples.lab.figure import bar_style, check_target, new_figure, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, number_list, progress_bar, table, whole_number
@@ -27,28 +26,31 @@ from examples.lab.timing import median_after
 
 LENGTHS = (16, 128, 512, 1024)
 RUNS = 5  # timed passes of each kind, after a discarded one
-COMPONENTS = ("embedding", "norms", "attention", "feed_forward", "residual_additions", "output_projection")
+# The traced points at which each component ends: the time since the point before belongs to it. A family whose norms stand behind a
+# sublayer has them counted to the sublayer ("both") or to the addition ("post").
+COMPONENTS = {
+    "embedding": ("embedding",),
+    "norms": ("norm_1", "norm_2", "final_norm"),
+    "attention": ("q", "k", "v", "scores", "A", "attention"),
+    "feed_forward": ("hidden", "mlp"),
+    "residual_additions": ("residual_mid", "residual"),
+    "output_projection": ("logits",),
+}
 SMALL = ("norms", "residual_additions")  # what stands between the sublayers, and multiplies no matrices
 SHARES = ("small_time_percent", "small_flop_percent")  # of both together
 NORM_FLOPS = {"layer": 7, "rms": 4}  # of a number: mean, difference, square, its mean, scale, gain, shift; or four of them
 
-# The time from one traced point to the next belongs to the later one. A family whose norms stand behind a sublayer has them counted
-# to the sublayer ("both") or to the addition ("post").
-_COMPONENT_OF = {
-    **dict.fromkeys(LAYER_POINTS, "attention"),
-    **dict.fromkeys(("norm_1", "norm_2", "final_norm"), "norms"),
-    **dict.fromkeys(("hidden", "mlp"), "feed_forward"),
-    **dict.fromkeys(("residual_mid", "residual"), "residual_additions"),
-    **{"embedding": "embedding", "logits": "output_projection"},
-}
-
 
 class Stopwatch:
-    """A trace that adds up the seconds that each component takes. On an accelerator it waits for the work to finish first."""
+    """A trace that adds up the seconds of each part of a pass. On an accelerator it waits for the work to finish first.
 
-    def __init__(self, device, timer=time.perf_counter):
+    parts: {name: points at which the part ends}, of all points of the trace, as COMPONENTS has them. Chapter 11 has finer ones.
+    """
+
+    def __init__(self, device, timer=time.perf_counter, parts=COMPONENTS):
         self.device, self.timer = device, timer
-        self.seconds = dict.fromkeys(COMPONENTS, 0.0)
+        self.part_of = {point: name for name, points in parts.items() for point in points}
+        self.seconds = dict.fromkeys(parts, 0.0)
 
     def now(self):
         if self.device.type == "cuda":
@@ -60,19 +62,19 @@ class Stopwatch:
 
     def __call__(self, point, layer, tensor):
         now = self.now()
-        self.seconds[_COMPONENT_OF[point]] += now - self.last
+        self.seconds[self.part_of[point]] += now - self.last
         self.last = now
 
 
-def component_seconds(step, device, runs=RUNS, timer=time.perf_counter, progress=lambda: None):
-    """({component: seconds}, seconds without a trace) of step(trace), which runs a pass with that trace, or with None.
+def component_seconds(step, device, runs=RUNS, timer=time.perf_counter, progress=lambda: None, parts=COMPONENTS):
+    """({part: seconds}, seconds without a trace) of step(trace), which runs a pass with that trace, or with None.
 
-    Traced and untraced passes alternate; of each kind the first is discarded and the median of `runs` taken, for each component by
-    itself.
+    Traced and untraced passes alternate; of each kind the first is discarded and the median of `runs` taken, for each part by
+    itself. parts: as `Stopwatch` takes them.
     """
     traced, untraced = [], []
     for _ in range(runs + 1):
-        watch = Stopwatch(device, timer)
+        watch = Stopwatch(device, timer, parts)
         watch.start()
         step(watch)
         traced.append(watch.seconds)
@@ -80,7 +82,7 @@ def component_seconds(step, device, runs=RUNS, timer=time.perf_counter, progress
         step(None)
         untraced.append(watch.now() - start)
         progress()
-    return {name: median_after(s[name] for s in traced) for name in COMPONENTS}, median_after(untraced)
+    return {name: median_after(s[name] for s in traced) for name in parts}, median_after(untraced)
 
 
 def small_flops(config, positions=1):

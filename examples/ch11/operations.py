@@ -2,11 +2,19 @@
 
 A pass feeds T new positions of B sequences that have S - T cached. It is divided as chapter 4's trace divides it, so that every row
 here has a measured time of its own. FLOPs are those of the matmuls, 2 a multiply-add, of the full rectangle of scores; the rest is
-counted in bytes only. Bytes are what the plain program moves if every tensor operator reads its operands from memory and writes its
-result there: weights once a pass, vectors and scores once for each operator that touches them, keys and values as the cache has
-them. A cache of the processor keeps some of it from memory, so these are the most; `least_bytes` is the least: weights, the cache,
-and no scores or vectors at all. Shapes: B batch, T new positions, S positions seen, d width, h heads, g with keys and values,
-dh head width, f feed-forward width, V vocabulary, L layers.
+counted in bytes only.
+
+Bytes are what the plain program moves if every tensor operator reads each of its operands from memory and writes its result there:
+weights once a pass, vectors and scores once for each operator that touches them, keys and values as the cache has them. Views move
+nothing; a copy that is made because a view would not do is counted, and of a table only the rows that are looked up. That is what
+torch's dispatcher sees chapter 4's and chapter 14's Llama's programs do in float32, to the byte; the tests count it. Left out are
+ids, and what a rotation does in float64 to make its frequencies. In a narrower dtype the programs widen the numbers within a norm
+and narrow the mask, and move a little more than is counted here; the families of chapter 14's configurable forward have further
+operators of their own, 1 per cent at most in a qwen2 and a mistral.
+
+A cache of the processor keeps some of it from memory, so these are the most; `least_bytes` is the least: weights, the cache, and
+no scores or vectors at all. Shapes: B batch, T new positions, S positions seen, d width, h heads, g with keys and values, dh head
+width, f feed-forward width, V vocabulary, L layers.
 
 Williams, Waterman and Patterson, "Roofline: An Insightful Visual Performance Model" (2009), is the source of `bound`.
 """
@@ -27,9 +35,12 @@ OPERATIONS = {  # the traced points at which each ends; the time since the point
     "output projection": ("logits",),
 }
 KINDS = ("weight_bytes", "vector_bytes", "score_bytes", "cache_bytes")
-NORM_PASSES = {"layer": 13, "rms": 9}  # times that the numbers of a vector go in or out, of all operators of a norm
-ACTIVATION_PASSES = {"gelu_new": 20, "gelu": 9, "silu": 8, "relu": 2, "tanh": 2}  # of f numbers a position, likewise
-SOFTMAX_PASSES = 2  # of the scores: one operator, in one and out one
+# Times that numbers go in or out, of all operators of a kind: of the d of a position's vector in a norm, and of the one number a
+# position that is a mean or a variance; of the f in an activation; of the scores in the softmax, one operator.
+NORM_PASSES, NORM_SINGLES = {"layer": 12, "rms": 7}, {"layer": 8, "rms": 6}
+ACTIVATION_PASSES = {"gelu_new": 20, "gelu": 11, "silu": 9, "relu": 2, "tanh": 2}
+ANGLE_PASSES = 10  # of the [T, dh] angles, from their product to cosine and sine
+SOFTMAX_PASSES = 2
 
 
 def operations(config: GPT2Config | Config, new: int, past: int = 0, batch: int = 1, number: int = 4, weight: float | None = None):
@@ -37,8 +48,10 @@ def operations(config: GPT2Config | Config, new: int, past: int = 0, batch: int 
 
     new: T, positions of each of `batch` sequences that have `past` cached. number: bytes of a number of the computation; weight:
     of a stored weight, where that is another (4.5 bits: 0.5625). times: how often the operation is done; all else is of all times
-    together. cache_bytes: keys and values that are read, and the new ones written; without a past they count as vectors, since no
-    cache is there. intensity: FLOPs per byte. Logits are made at every new position; `last_only` of `totals` leaves the others out.
+    together. cache_bytes: keys and values that are read, the new ones among them, and the new ones' copy into the cache, which
+    reads and writes; without a past keys and values count as vectors, since no cache is there. vector_bytes: activations and, of
+    scores, copies of queries, keys and values. score_bytes: scores, weights of attention and the mask. intensity: FLOPs per byte.
+    Logits are made at every new position; `last_only` of `totals` leaves the others out.
     Raises BadInput for less than one new position or sequence, and for mixtures and latent attention, which are not counted here.
     """
     if new < 1 or batch < 1 or past < 0:
@@ -68,26 +81,52 @@ def operations(config: GPT2Config | Config, new: int, past: int = 0, batch: int 
             {"operation": operation, "times": times, "flops": flops, **kinds, "bytes": round(whole), "intensity": flops / whole}
         )
 
-    tables = 2 if c.positions == "learned" else 1
-    add("embedding", 1, vectors=N * d * tables, moved=N * d)
-    add("norms", norms, vectors=gains, moved=norms * N * d * NORM_PASSES[c.norm])
-    # in: the normalised vector, out: queries, keys and values; a bias reads and writes them again, and so does a rotation, 5 times
+    # the rows looked up, in and out; positions serve all sequences, so that theirs are T, and the addition reads and writes again
+    learned = c.positions == "learned"
+    summed = 2 * N * d + 2 * T * d if learned else 0
+    angles = ANGLE_PASSES * T * dh + 2 * T + dh if c.rope else 0  # and positions and frequencies, in and out
+    add("embedding", 1, vectors=(N + T * learned) * d, moved=N * d + summed + angles)
+    add("norms", norms, vectors=gains, moved=norms * N * (d * NORM_PASSES[c.norm] + NORM_SINGLES[c.norm]))
+    # in: the normalised vector, for each matrix; out: queries, keys and values. A bias reads and writes them again, and a rotation
+    # 5 times: half negated, two halves joined, times cosine, times sine, added
+    packed = c.model_type == "gpt2"  # one matrix makes all three
     out = q + 2 * kv
-    add("q, k and v", L, d * out, out * biased["qkv"], L * N * (d + out + 2 * out * biased["qkv"] + 10 * turned))
-    # queries are scaled and read; keys are read from the cache, or as vectors where nothing is cached; the mask is one operator
+    inputs = d if packed else 3 * d
+    add(
+        "q, k and v",
+        L,
+        d * out,
+        out * biased["qkv"],
+        L * (N * (inputs + out + 2 * out * biased["qkv"] + 10 * turned) + (4 * T * dh if c.rope else 0)),
+    )
+    # Queries are scaled and read; keys are read from the cache, or as vectors where nothing is cached. bmm wants the sequences and
+    # heads of an operand as one axis: queries whose heads share keys are put side by side, and those of several sequences, and
+    # keys and values of several sequences that come from no cache, are copied.
+    copied_q = 2 * L * N * q * (T > 1 and (h > c.kv_heads or B > 1 < h))
+    copied_kv = 2 * L * N * kv * (not past and B > 1 < c.kv_heads and (T > 1 or packed))
     keys = B * kv * sum(seen)
-    masked = 2 if T > 1 else 0
     appended = 4 * L * N * kv if past else 0  # new keys and values in and out
     fresh = keys if not past else 0
-    add("scores", L, moved=3 * L * N * q + fresh, scores=(1 + masked) * pairs, cached=appended + keys - fresh, flops=2 * dh * pairs)
+    # the mask [T, S] is compared with 0, which makes a byte a pair; both choose what a score becomes, in and out
+    masked = T > 1 or not past
+    mask = masked * T * sum(seen) * (2 + 2 / n)
+    add(
+        "scores",
+        L,
+        moved=3 * L * N * q + copied_q + copied_kv + fresh,
+        scores=(1 + 2 * masked) * pairs + mask,
+        cached=appended + keys - fresh,
+        flops=2 * dh * pairs,
+    )
     add("softmax", L, scores=SOFTMAX_PASSES * pairs)
-    mixed = 4 * q + d * (1 + 2 * biased["o"])  # mixed values out, put side by side, in again; the sum out, and the bias
+    # mixed values out, heads put side by side, for one position or head a view, and in again; the sum out, and the bias
+    mixed = (4 if T > 1 < h else 2) * q + d * (1 + 2 * biased["o"])
     add(
         "values and output",
         L,
         q * d,
         d * biased["o"],
-        L * N * mixed + fresh,
+        L * N * mixed + fresh + copied_kv,
         pairs,
         keys - fresh,
         2 * N * q * d * L + 2 * dh * pairs,

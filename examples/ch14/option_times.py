@@ -8,7 +8,6 @@ take turns, so that a machine that slows down slows all of them. The unchanged m
 from the first is what the measurement cannot tell from nothing. A minute and 5 GB of memory for SmolLM2.
 """
 
-import statistics
 import sys
 import time
 from dataclasses import replace
@@ -27,7 +26,7 @@ from examples.ch10.decode_rate import check_contexts, filled, one_step
 from examples.ch14.decode_trace import decode_step
 from examples.lab.experiment import Experiment
 from examples.lab.script import Parser, answer, command, counted, progress_bar, table, whole_number
-from examples.lab.timing import median_after, turns
+from examples.lab.timing import median_after, quartiles, turns
 
 RUNS = 15
 ZERO, AGAIN = "as it is", "as it is, once more"
@@ -75,11 +74,6 @@ def measure(model, context=1000, batch=8, runs=RUNS, timer=time.perf_counter, pr
         row = {"option": name, "ms": 1e3 * median_after(times, 0), "ratio": middle, "ratio_low": low, "ratio_high": high}
         rows.append(row | {"bytes_ratio": said[name] / said[ZERO]})
     return {"runs": runs, "context": context, "sequences": batch, "options": rows}
-
-
-def quartiles(values):
-    """A quarter of `values` lies below the first, half below the second, three quarters below the third; one value is all three."""
-    return statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
 
 
 # --------------------------------------------------------------------------------------------------------------- the table

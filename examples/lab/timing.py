@@ -63,3 +63,8 @@ def turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
 def in_turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
     """{name: median seconds} of `turns`."""
     return {name: median_after(t, 0) for name, t in turns(steps, runs, timer, progress).items()}
+
+
+def quartiles(values):
+    """A quarter of `values` lies below the first, half below the second, three quarters below the third; one value is all three."""
+    return statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
