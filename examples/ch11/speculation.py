@@ -92,10 +92,11 @@ def predicted(model, prompt_tokens, drafted, accepted, rates):
 
 
 def measure_speed(model, tokens=TOKENS, draft=DRAFT, runs=RUNS, prompt=None, timer=time.perf_counter, progress=lambda: None):
-    """{tokens, draft, runs, pass_ms, wide_pass_ms, kinds}: decoding with drafts beside decoding without, predicted and measured.
+    """{tokens, draft, runs, pass_ms, wide_pass_ms, predicted_pass_ratio, kinds}: decoding with drafts beside decoding without, predicted and measured.
 
     Predicted first: the roofline of each pass that the replayed text needs, over that of its plain steps. Then both are run, in
-    turns, behind a prompt that is held but for its last token. pass_ms, wide_pass_ms: of a pass of one position and of 1 + `draft`.
+    turns, behind a prompt that is held but for its last token. pass_ms, wide_pass_ms: of a pass of one position and of 1 + `draft`;
+    predicted_pass_ratio: the second over the first by the roofline.
     from_passes: the speed that those two times and the replay give. Of a kind: {kind, same, tokens_per_pass,
     predicted_times_as_fast, from_passes_times_as_fast, times_as_fast, plain_per_s, with_drafts_per_s}.
     """
@@ -136,8 +137,10 @@ def measure_speed(model, tokens=TOKENS, draft=DRAFT, runs=RUNS, prompt=None, tim
                 "with_drafts_per_s": new / seconds[draft],
             }
         )
+    held = next(iter(kinds.values())).shape[1]
+    one, wide = (predicted(model, held, [d], [0], rates) for d in (0, draft))
     about = {"tokens": tokens, "draft": draft, "runs": runs, "pass_ms": 1e3 * passes[1], "wide_pass_ms": 1e3 * passes[1 + draft]}
-    return about | {"kinds": rows}
+    return about | {"predicted_pass_ratio": wide / one, "kinds": rows}
 
 
 def report(values):
@@ -180,8 +183,8 @@ def speed_lines(v):
     wide = v["wide_pass_ms"] / v["pass_ms"]
     said = (
         f"A pass of {counted(1 + v['draft'], 'position')} takes {v['wide_pass_ms']:.1f} ms, {wide:.2f} times one of one position "
-        f"({v['pass_ms']:.1f} ms); medians of {counted(v['runs'], 'run')} in turn. The roofline has them nearly alike, so its "
-        "speeds are nearly the tokens per pass; the column beside it takes the two measured times instead."
+        f"({v['pass_ms']:.1f} ms), where the roofline has {v['predicted_pass_ratio']:.2f}; medians of {counted(v['runs'], 'run')} in "
+        "turn. The column by passes has the speed that the two measured times leave of the tokens per pass."
     )
     heads = ["text", "per pass", "roofline", "by passes", "measured", "plain/s", "drafts/s", "same"]
     return [table(heads, rows), "", textwrap.fill(said, 98), ""]
