@@ -92,7 +92,8 @@ def predicted(model, prompt_tokens, drafted, accepted, rates):
 
 
 def measure_speed(model, tokens=TOKENS, draft=DRAFT, runs=RUNS, prompt=None, timer=time.perf_counter, progress=lambda: None):
-    """{tokens, draft, runs, pass_ms, wide_pass_ms, predicted_pass_ratio, kinds}: decoding with drafts beside decoding without, predicted and measured.
+    """Decoding with drafts beside decoding without, predicted and measured: {tokens, draft, runs, pass_ms, wide_pass_ms,
+    predicted_pass_ratio, kinds}.
 
     Predicted first: the roofline of each pass that the replayed text needs, over that of its plain steps. Then both are run, in
     turns, behind a prompt that is held but for its last token. pass_ms, wide_pass_ms: of a pass of one position and of 1 + `draft`;
@@ -183,8 +184,8 @@ def speed_lines(v):
     wide = v["wide_pass_ms"] / v["pass_ms"]
     said = (
         f"A pass of {counted(1 + v['draft'], 'position')} takes {v['wide_pass_ms']:.1f} ms, {wide:.2f} times one of one position "
-        f"({v['pass_ms']:.1f} ms), where the roofline has {v['predicted_pass_ratio']:.2f}; medians of {counted(v['runs'], 'run')} in "
-        "turn. The column by passes has the speed that the two measured times leave of the tokens per pass."
+        f"({v['pass_ms']:.1f} ms), where the roofline has {v['predicted_pass_ratio']:.2f}; medians of {counted(v['runs'], 'run')} "
+        "in turn. The column by passes has the speed that the two measured times leave of the tokens per pass."
     )
     heads = ["text", "per pass", "roofline", "by passes", "measured", "plain/s", "drafts/s", "same"]
     return [table(heads, rows), "", textwrap.fill(said, 98), ""]
