@@ -49,6 +49,8 @@ ARGUMENTS = {
     "ch11/capacity": [[], ["--all"], ["--config", "llama-3-70b", "--dtype", "q4", "--accelerator", "l40s", "--context", "8192"]],
     "ch11/fast_agreement": [["--model", "four-bit", "--uncompiled", "--positions", "8", "--tokens", "4"]],
     "ch11/fast_rate": [["--model", "four-bit", "--uncompiled", "--tokens", "3", "--runs", "1", "--use-threads", "1"]],
+    "ch11/faster_paths": [["--tokens", "8", "--runs", "1"]],
+    "ch11/speculation": [["--tokens", "6", "--runs", "1", "--time"]],
     "ch14/ablations": [["--tokens", "64", "--new", "4"]],
     "ch14/alibi_rounding": [["--tokens", "8"]],
     "ch14/costs": [[], ["--all"]],
@@ -115,7 +117,8 @@ def smaller(module, arguments):
     arguments = [stand_ins().get(word, word) for word in arguments]
     if module.__name__ == "examples.ch10.cache_cost" and "--time" in arguments:  # which runs GPT-2's shape for minutes
         arguments += ["--model", "toy", "--prompt-tokens", "5", "--new", "1,12"]
-    if module.__name__ == "examples.ch14.llama_from_scratch" and "--model" not in arguments:  # which has SmolLM2 where it is there
+    by_itself = ("examples.ch11.faster_paths", "examples.ch11.speculation", "examples.ch14.llama_from_scratch")
+    if module.__name__ in by_itself and "--model" not in arguments:  # which have SmolLM2 where it is there
         arguments += ["--model", stand_ins()["smollm2"]]
     default = getattr(module.options().parse_args(arguments), "model", None)
     return arguments + (["--model", stand_ins()[default]] if default in stand_ins() else [])
