@@ -18,6 +18,7 @@ from safetensors.torch import load, save
 
 HEAD = struct.Struct(">QQ")  # bytes of JSON, bytes of tensors
 MESSAGE = 300  # characters of an error's text
+MISSING = "Missing"
 DEEPEST = 20  # lists within lists
 
 
@@ -106,7 +107,10 @@ def result(module, driver, call):
         if call["function"] in driver:
             value = driver[call["function"]](module, **args)
         else:
-            value = getattr(module, call["function"])(**args)
+            function = getattr(module, call["function"], None)
+            if not callable(function):
+                return {"error": MISSING, "message": f"there is no function {call['function']} in the file", "line": None}
+            value = function(**args)
         if isinstance(value, (types.GeneratorType, map, filter, zip, range)):
             value = list(value)
         packed(value)  # whether it can be carried

@@ -67,7 +67,7 @@ def _why(key, check, rows, given, alike):
     for row in rows:
         if row.get("error") == "NotImplementedError":
             return OPEN
-        if row.get("error") == "NotReached":
+        if row.get("error") in ("NotReached", "Stopped", "TooLarge", "Missing"):
             return row["message"]
     for row in rows:
         if "error" in row:
