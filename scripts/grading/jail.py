@@ -1,8 +1,8 @@
 """What a submission's process may do: limits, another user where we are root, and, where Linux lets us, namespaces of its own.
 
-`LEVELS` are tried from the strictest on. In "files" a process sees an empty file system in memory with the system's and Python's own
-folders in it, read-only, and no other file of the machine: not this repository, not another submission. In "network" there is no
-network. In "processes" it sees no process but its own, and all of them end with it. Standard library alone.
+`LEVELS` are tried from the strictest on. In "files" a process sees an empty file system in memory with the system's and Python's
+own folders in it, read-only, and no other file of the machine: not this repository, not another submission. In "network" there is
+no network. In "processes" it sees no process but its own, and all of them end with it. Standard library alone.
 """
 
 import ctypes
@@ -59,8 +59,8 @@ def new_namespaces(level):
 
 
 def own_files(root, shown, size, uid):
-    """Make `root`, an empty folder, the whole file system: the folders `shown` read-only at their own paths, and /sandbox, which `uid`
-    may write to, at most `size` bytes. Raises OSError."""
+    """Make `root`, an empty folder, the whole file system: the folders `shown` read-only at their own paths, and /sandbox, which
+    `uid` may write to, at most `size` bytes. Raises OSError."""
     _mount(None, "/", None, REC | PRIVATE)
     _mount("tmpfs", root, "tmpfs", NOSUID | NODEV, f"size={size},nr_inodes=4000,mode=755")
     for path in shown:

@@ -3,8 +3,8 @@
     with Sandbox() as sandbox:
         ended = sandbox.run(source, exercise, key)     # .results, .status, .seconds
 
-What the jailed process returns is data: frames of JSON and safetensors, of limited size, never a pickle. No file that it has written
-is ever opened here.
+What the jailed process returns is data: frames of JSON and safetensors, of limited size, never a pickle. No file that it has
+written is ever opened here.
 """
 
 import json
@@ -71,7 +71,9 @@ class Sandbox:
         command = [*bubblewrap(self.folder, self.settings["hidden"]), *command] if wrapped else command
         environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         environment |= {"MKL_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-        self.process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, cwd="/")
+        self.process = subprocess.Popen(
+            command, stdin=theirs, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, cwd="/"
+        )
         theirs.close()
 
     def __enter__(self):
@@ -236,7 +238,16 @@ def _sizes(value):
 
 def bubblewrap(folder, hidden):
     """The command before the command where bwrap is there: no network, and nothing to see but what Python needs."""
-    words = [shutil.which("bwrap"), "--unshare-net", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--dev", "/dev"]
+    words = [
+        shutil.which("bwrap"),
+        "--unshare-net",
+        "--unshare-pid",
+        "--unshare-ipc",
+        "--unshare-uts",
+        "--die-with-parent",
+        "--dev",
+        "/dev",
+    ]
     words += ["--proc", "/proc", "--tmpfs", "/tmp", "--bind", folder, folder]
     words += ["--cap-add", "ALL"] if not os.getuid() else ["--unshare-user"]
     for path in jail.python_folders(hidden):

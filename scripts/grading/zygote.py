@@ -22,7 +22,20 @@ import runner  # noqa: E402
 
 sys.path.remove(str(HERE))
 EARLY = (  # what is there even where no file can be read later
-    *("collections", "copy", "dataclasses", "enum", "functools", "heapq", "itertools", "math", "operator", "random", "re", "statistics"),
+    *(
+        "collections",
+        "copy",
+        "dataclasses",
+        "enum",
+        "functools",
+        "heapq",
+        "itertools",
+        "math",
+        "operator",
+        "random",
+        "re",
+        "statistics",
+    ),
     *("string", "struct", "time", "typing", "torch.nn.functional", "torch.linalg", "encodings.idna", "linecache", "difflib"),
 )
 SIGNAL = 100  # above this an exit status says which signal ended the submission
