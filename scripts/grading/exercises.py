@@ -31,6 +31,7 @@ WORDS = {"code": "code", "numbers": "a JSON of numbers", "paragraph": "a paragra
 NAME = re.compile(r"ex(\d+)_[a-z0-9_]+")
 SECTION = re.compile(r"<!--exercises (?P<spec>[^\n]*?)-->(?P<body>(?:(?!<!--).)*?)<!--/-->", re.S)
 WIDTH = 132
+TIED = "\0"  # stands for a blank at which no line may end
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def _read(path):
             id=id,
             name=path.stem,
             title=title.rstrip("."),
-            text=text.strip(),
+            text=" ".join(text.split()),
             difficulty=head["difficulty"],
             minutes=head["minutes"],
             points={part: head["points"][part] for part in ENDINGS if part in head["points"]},
@@ -143,8 +144,10 @@ def _item(root, page, exercise):
         return f"[`{Path(match[1]).name}`]({target})"
 
     text = re.sub(r"`((?:examples|scripts|research|content)/[\w./-]+\.\w+)`", link, text)
-    lines = textwrap.wrap(text, WIDTH - len(number) - 2, break_long_words=False, break_on_hyphens=False)
-    return textwrap.indent("\n".join(lines), " " * (len(number) + 2)).replace(" " * (len(number) + 2), f"{number}. ", 1)
+    whole = re.sub(r"\$[^$]+\$|`[^`]+`", lambda match: match[0].replace(" ", TIED), text)  # a formula stays on its line
+    lines = textwrap.wrap(whole, WIDTH - len(number) - 2, break_long_words=False, break_on_hyphens=False)
+    indent = " " * (len(number) + 2)
+    return textwrap.indent("\n".join(lines), indent).replace(TIED, " ").replace(indent, f"{number}. ", 1)
 
 
 # ------------------------------------------------------------------------------------------------------- what a reader starts

@@ -13,7 +13,7 @@ from examples.lab.script import BadInput
 from scripts.grading.runner import HEAD, packed, unpacked
 from scripts.grading.values import Digest
 
-ROUNDS = 20_000  # of the hash of a number's place, so that trying all takes a while
+ROUNDS = 2_000  # of the hash of a number's place, so that trying all takes a while
 
 
 @dataclass(frozen=True)
@@ -85,30 +85,39 @@ def read_key(path):
 def range_key(low, high, mistakes, salt):
     """The key of one number: a grid of steps, and hashes of its cells that lie in the range, and of those of known mistakes.
 
-    A number handed in is right within `low` to `high`, to about a quarter of the range; exactly, where both are equal.
+    A number handed in is right within `low` to `high`, to about an eighth of the range at each end; where both are equal, to a
+    whole number or to nine digits. The grid is one of logarithms where the range goes over more than a factor of 4.
     """
+    grid = {"log": bool(0 < 4 * low < high)}
+    low, high = _on(grid, low), _on(grid, high)
     width = high - low
-    step = width / 4 if width else 1e-9 * max(1.0, abs(low))
-    places = [place(i, step, salt) for i in _cells(low, high, step)]
-    wrong = {place(i, step, salt): message for least, most, message in mistakes for i in _cells(least, most, step)}
-    return {"step": step, "places": places, "mistakes": {p: m for p, m in wrong.items() if p not in places}}
+    grid["step"] = width / 4 if width else 1.0 if low == int(low) else 1e-9 * abs(low)
+    places = [_hash(i, grid, salt) for i in _cells(low, high, grid["step"])]
+    wrong = {}
+    for least, most, message in mistakes:
+        for i in _cells(_on(grid, least), _on(grid, most), grid["step"]):
+            wrong[_hash(i, grid, salt)] = message
+    return {**grid, "places": places, "mistakes": {p: m for p, m in wrong.items() if p not in places}}
+
+
+def _on(grid, number):
+    return math.log(number) if grid["log"] else number
 
 
 def _cells(low, high, step):
     first, last = (math.floor(x / step + 0.5) for x in (low, high))
     if last - first > 64:
-        raise ValueError(f"a mistake's range {low} to {high} is too wide beside the right one's; name a narrower one")
-    return range(first - (low == high), last + 1 + (low == high))
+        raise ValueError(f"{low} to {high} is too wide a range beside the right one; name a narrower one")
+    return range(first, last + 1)
 
 
-def place(cell, step, salt):
-    """The hash of one cell of the grid."""
-    return hashlib.pbkdf2_hmac("sha256", f"{cell}|{step}".encode(), salt.encode(), ROUNDS).hex()[:24]
+def _hash(cell, grid, salt):
+    return hashlib.pbkdf2_hmac("sha256", f"{cell}|{grid['step']}".encode(), salt.encode(), ROUNDS).hex()[:24]
 
 
-def place_of(number, step, salt):
-    """The hash of the cell in which a number lies; None for one that lies in none."""
+def place_of(number, grid, salt):
+    """The hash of the cell of a grid in which a number lies; None for one that lies in none."""
     try:
-        return place(math.floor(number / step + 0.5), step, salt)
+        return _hash(math.floor(_on(grid, number) / grid["step"] + 0.5), grid, salt)
     except (OverflowError, ValueError):
         return None

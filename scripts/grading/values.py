@@ -6,6 +6,7 @@ of all numbers, each times a weight that a secret text and the number's place de
 projections that agree within it; the value cannot be read from them where it has more numbers than there are projections.
 """
 
+import functools
 import hashlib
 import math
 from dataclasses import asdict, dataclass
@@ -87,6 +88,7 @@ def _one(value, salt, place, found, weighted):
     weighted.append(_weights(salt, place, 1))
 
 
+@functools.lru_cache(maxsize=4096)
 def _weights(salt, place, count):
     """[count, PROJECTIONS] standard normal numbers that the salt and the place decide."""
     seed = hashlib.sha256(f"{salt}|{place}".encode("utf-8", "surrogatepass")).digest()

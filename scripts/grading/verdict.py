@@ -113,7 +113,7 @@ def _number(key, name, number):
         return Verdict(name, False, "not filled in")
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         return Verdict(name, False, "this is no number")
-    place = place_of(number, known["step"], f"{key.id}|{name}")
+    place = place_of(number, known, f"{key.id}|{name}")
     if place in known["places"]:
         return Verdict(name, True)
     return Verdict(name, False, known["mistakes"].get(place, "outside the range of right answers"))
