@@ -5,8 +5,9 @@ same check runs where no answer is.
 """
 
 import hashlib
-import json
 import math
+import struct
+import zlib
 from dataclasses import dataclass, field
 
 from examples.lab.script import BadInput
@@ -62,20 +63,20 @@ class Key:
 def write_key(key, path):
     """Write a key to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(packed(key.plain()))
+    path.write_bytes(zlib.compress(packed(key.plain()), 9))
 
 
 def read_key(path):
     """The key in a file that `write_key` wrote; raises BadInput where it is none."""
     try:
-        content = path.read_bytes()
+        content = zlib.decompress(path.read_bytes())
         size, held = HEAD.unpack_from(content)
         fields = unpacked(content[HEAD.size : HEAD.size + size], content[HEAD.size + size :][:held])
         fields["expected"] = {check: Digest(**d) for check, d in fields["expected"].items()}
         for mistake in fields["mistakes"]:
             mistake["digests"] = {check: Digest(**d) for check, d in mistake["digests"].items()}
         return Key(**fields)
-    except (OSError, ValueError, KeyError, TypeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, zlib.error, struct.error) as error:
         raise BadInput(f"{path} is no key of an exercise ({type(error).__name__}); unpack the release again") from None
 
 

@@ -6,6 +6,7 @@ So that torch is imported once and not for every submission. It holds no answer 
 read the request from and one to write results to, and only the jailed process uses them.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -49,6 +50,7 @@ def main(settings):
     for name in EARLY:
         importlib.import_module(name)
     warm(runner.torch)
+    gc.freeze()  # so that no collection in a forked process copies what is here
     served = socket.socket(fileno=os.dup(0))
     level, why = strictest(settings)
     served.sendall(json.dumps({"level": level, "why": why}).encode() + b"\n")
