@@ -14,6 +14,7 @@ from examples.lab.script import BadInput
 from scripts.grading.runner import HEAD, packed, unpacked
 from scripts.grading.values import Digest
 
+FINE = 16  # steps that a range is divided into
 ROUNDS = 2_000  # of the hash of a number's place, so that trying all takes a while
 
 
@@ -86,13 +87,13 @@ def read_key(path):
 def range_key(low, high, mistakes, salt):
     """The key of one number: a grid of steps, and hashes of its cells that lie in the range, and of those of known mistakes.
 
-    A number handed in is right within `low` to `high`, to about an eighth of the range at each end; where both are equal, to a
+    A number handed in is right within `low` to `high`, to a 32nd of the range at each end; where both are equal, to a
     whole number or to nine digits. The grid is one of logarithms where the range goes over more than a factor of 4.
     """
     grid = {"log": bool(0 < 4 * low < high)}
     low, high = _on(grid, low), _on(grid, high)
     width = high - low
-    grid["step"] = width / 4 if width else 1.0 if low == int(low) else 1e-9 * abs(low)
+    grid["step"] = width / FINE if width else 1.0 if low == int(low) else 1e-9 * abs(low)
     places = [_hash(i, grid, salt) for i in _cells(low, high, grid["step"])]
     wrong = {}
     for least, most, message in mistakes:
@@ -107,7 +108,7 @@ def _on(grid, number):
 
 def _cells(low, high, step):
     first, last = (math.floor(x / step + 0.5) for x in (low, high))
-    if last - first > 64:
+    if last - first > 20 * FINE:
         raise ValueError(f"{low} to {high} is too wide a range beside the right one; name a narrower one")
     return range(first, last + 1)
 
