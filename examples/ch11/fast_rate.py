@@ -118,7 +118,7 @@ def report(values):
     read = " and ".join(f"{r['read_gb_per_s']:.1f}" for r in v["rows"])
     return "\n".join(
         [
-            f"{v['tokens']} tokens from a prompt of one, greedy; medians of {counted(v['runs'], 'run')} in turn, the first discarded:",
+            f"{v['tokens']} tokens from a prompt of one, greedy; medians of {counted(v['runs'], 'run')} after a discarded one:",
             "",
             table(heads, cells),
             "",
