@@ -5,13 +5,22 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help ready run test test-fast lint bench evidence refresh evidence-list verify check compare-published real-model train clean
+.PHONY: help ready exercises exercise exercise-check run test test-fast lint bench evidence refresh evidence-list verify check compare-published real-model train clean
 
 help: ## list the targets, and about how long each takes on two cores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ready ## chapter 4's tour on the embedded model; 5 s
 	@$(RUN) examples/ch04/tour.py
+
+exercises: ready ## list the exercises
+	@$(RUN) scripts/exercise.py list
+
+exercise: ready ## copy an exercise's starter into my/, never over a file that is there; EX=ch04.2
+	@$(RUN) scripts/exercise.py start $(EX)
+
+exercise-check: ready ## check what you wrote of it, and say which mistake a wrong answer looks like; EX=ch04.2
+	@$(RUN) scripts/exercise.py check $(EX)
 
 test: ready ## all tests; 3 min; CHAPTER=ch05 for those of one chapter, a minute at most
 	@ls tests/test_$(if $(CHAPTER),$(CHAPTER)_)*.py >/dev/null 2>&1 || { echo "error: no tests of chapter $(CHAPTER); give CHAPTER=ch04, say" >&2; exit 2; }

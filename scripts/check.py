@@ -8,7 +8,7 @@ headings that a chapter has, spelling, lines that are not too long, images that 
 What counts as a measured number, and must stand in a marker: one with a decimal point or an exponent; one followed by a unit
 (per cent, %, ms, s, bytes and their multiples, FLOP and its multiples, nats, bits, times); a whole number of 100 or more that
 is not a year (1900 to 2099). Left alone are code, formulas between dollars, link targets, and what is marked as a constant of
-the prose: `<!--const-->24.3<!--/-->`. In README numbers may stand as they are.
+the prose: `<!--const-->24.3<!--/-->`, and what an exercise gives. In README numbers may stand as they are.
 
 --help says what this cannot see.
 """
@@ -25,6 +25,7 @@ from examples.lab.script import BadInput, Parser, command
 from scripts.commands import command_problem
 from scripts.experiments import ROOT, claims, experiments
 from scripts.figures import stale_figures
+from scripts.grading.exercises import SECTION, section
 from scripts.listings import CODE, listing
 from scripts.markers import CLAIM, CONST, MARKER, book, expected, load_records, manuscripts, pages
 from scripts.page import COMMENT, HEAD, MATH, SIGN, Page, Problem, line_at, without
@@ -61,6 +62,7 @@ def check(root=ROOT, run=False):
         texts[name], of_the_book = text, path in book(root)
         problems += check_markers(name, text, records, used if of_the_book else set())
         problems += check_listings(root, path, name, text)
+        problems += check_exercises(root, path, name, text)
         problems += check_outputs(root, name, text) if run else check_transcripts(root, name, text)
         problems += check_lines(name, text)
         if of_the_book:
@@ -105,10 +107,10 @@ def check_markers(name, text, records, used):
     for _, found, line in page.blocks:
         if "<!--" in found:
             problems.append(Problem(name, line, "a marker stands in a block of code, where it is shown as it is"))
-    opened = len(re.findall(r"<!--(?:=|const-->|code |run )", text))
-    paired = sum(len(pattern.findall(text)) for pattern in (MARKER, CONST, CODE, RUN))
+    opened = len(re.findall(r"<!--(?:=|const-->|code |exercises |run )", text))
+    paired = sum(len(pattern.findall(text)) for pattern in (MARKER, CONST, CODE, SECTION, RUN))
     if opened != len(re.findall(r"<!--/-->", text)) or opened != paired:
-        what = "the markers do not pair up: each <!--=, <!--const-->, <!--code and <!--run wants its <!--/-->"
+        what = "the markers do not pair up: each <!--=, <!--const-->, <!--code, <!--exercises and <!--run wants its <!--/-->"
         problems.append(Problem(name, 1, what))
     return problems
 
@@ -126,6 +128,23 @@ def check_listings(root, path, name, text):
         if match["body"] != body:
             what = f"the listing `{match['spec']}` is not what the file holds; run make refresh, and read the text around it"
             problems.append(Problem(name, line, what))
+    return problems
+
+
+def check_exercises(root, path, name, text):
+    """Lists of exercises that are not what the starters hold now."""
+    problems = []
+    for match in SECTION.finditer(text):
+        line = line_at(text, match.start())
+        try:
+            body = section(root, path, match["spec"])
+        except (LookupError, BadInput) as error:
+            problems.append(Problem(name, line, f"the exercises `{match['spec']}` cannot be shown: {error.args[0]}"))
+            continue
+        if match["body"] != body:
+            problems.append(
+                Problem(name, line, f"the exercises of {match['spec']} are not what the starters hold; run make refresh")
+            )
     return problems
 
 
@@ -189,7 +208,7 @@ def _difference(stands, should):
 def check_numbers(name, text):
     """Measured numbers, as the module's text defines them, that stand outside a marker."""
     problems = []
-    for prose, line in Page(without(without(text, MARKER, SIGN), CONST, SIGN)).prose:
+    for prose, line in Page(without(without(without(text, MARKER, SIGN), CONST, SIGN), SECTION, SIGN)).prose:
         prose = without(prose, MATH, SIGN)
         for match in NUMBER.finditer(prose):
             number = match["n"].rstrip(",")

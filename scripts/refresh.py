@@ -2,8 +2,9 @@
 
     make refresh
 
-Numbers and tables come from the records (scripts/markers.py), listings from the files that run (scripts/listings.py), transcripts
-from the commands, each of which is run twice (scripts/transcripts.py). A marker that names nothing is left as it is, and named.
+Numbers and tables come from the records (scripts/markers.py), listings from the files that run (scripts/listings.py), exercises
+from their starters (scripts/grading/exercises.py), transcripts from the commands, each of which is run twice
+(scripts/transcripts.py). A marker that names nothing is left as it is, and named.
 """
 
 import functools
@@ -16,6 +17,7 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 from examples.lab.script import BadInput, Parser, command, progress_bar, write_whole
 from scripts.experiments import ROOT
 from scripts.figures import draw
+from scripts.grading.exercises import SECTION, section
 from scripts.listings import CODE, listing
 from scripts.markers import load_records, pages, refreshed
 from scripts.page import Problem, line_at
@@ -44,7 +46,8 @@ def refresh_pages(root, progress=lambda: None):
     for path in pages(root):
         name, text = path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
         new, unmade = refreshed(text, records), []
-        for pattern, make in ((CODE, functools.partial(listing, root, path)), (RUN, shown)):
+        makers = ((CODE, functools.partial(listing, root, path)), (SECTION, functools.partial(section, root, path)), (RUN, shown))
+        for pattern, make in makers:
             new, wrong = _filled(new, pattern, make)
             unmade += wrong
         problems += [Problem(name, line_at(new, new.index(marker)), what) for marker, what in unmade]

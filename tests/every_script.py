@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
+from examples.ch02.gguf_file import NAMES
 from examples.ch02.model import EMBEDDED
 from examples.lab.script import answer, parse_json
-from tests.support import ROOT, call
+from tests import gguf_writer
+from tests.support import ROOT, call, llama_model
 
 # Arguments of the calls; by default one call without any. What --time or --all adds wants a call of its own.
 ARGUMENTS = {
@@ -45,6 +47,10 @@ ARGUMENTS = {
     "ch11/short_inputs": [["--tokens", "1,16,64", "--runs", "2", "--width", "64", "--layers", "2"]],
     "ch11/batches": [["--batches", "1,2", "--context", "16", "--runs", "2"]],
     "ch11/capacity": [[], ["--all"], ["--config", "llama-3-70b", "--dtype", "q4", "--accelerator", "l40s", "--context", "8192"]],
+    "ch11/fast_agreement": [["--model", "four-bit", "--uncompiled", "--positions", "8", "--tokens", "4"]],
+    "ch11/fast_rate": [["--model", "four-bit", "--uncompiled", "--tokens", "3", "--runs", "1", "--use-threads", "1"]],
+    "ch11/faster_paths": [["--tokens", "8", "--runs", "1"]],
+    "ch11/speculation": [["--tokens", "6", "--runs", "1", "--time"]],
     "ch14/ablations": [["--tokens", "64", "--new", "4"]],
     "ch14/alibi_rounding": [["--tokens", "8"]],
     "ch14/costs": [[], ["--all"]],
@@ -92,7 +98,18 @@ def stand_ins():
         for file in ("tokenizer.json", "tokenizer_config.json"):
             (folders[name] / file).write_bytes((EMBEDDED / file).read_bytes())
     gpt2, llama = str(folders["gpt2"]), str(folders["llama"])
-    return {"smollm2": llama, "openai-community/gpt2": gpt2, "random:gpt2": gpt2}
+    return {"four-bit": str(four_bits(stand_ins.holder.name)), "smollm2": llama, "openai-community/gpt2": gpt2, "random:gpt2": gpt2}
+
+
+def four_bits(folder):
+    """The path of a tiny Llama's GGUF file with layers in Q4_1 and the head in Q8_0, without a tokenizer."""
+    from gguf import GGMLQuantizationType as Kind
+
+    sizes = dict(hidden_size=64, intermediate_size=96, num_attention_heads=4, num_key_value_heads=2, head_dim=16, vocab_size=50)
+    made = llama_model(**sizes, tie_word_embeddings=True)
+    matrices = [f"blk.{i}.{theirs}.weight" for i in range(2) for theirs in NAMES if "norm" not in theirs]
+    kinds = dict.fromkeys(matrices, Kind.Q4_1) | {"token_embd.weight": Kind.Q8_0}
+    return gguf_writer.write(Path(folder) / "four-bit.gguf", made, {"vocab_size": 50}, types=kinds)
 
 
 def smaller(module, arguments):
@@ -100,7 +117,8 @@ def smaller(module, arguments):
     arguments = [stand_ins().get(word, word) for word in arguments]
     if module.__name__ == "examples.ch10.cache_cost" and "--time" in arguments:  # which runs GPT-2's shape for minutes
         arguments += ["--model", "toy", "--prompt-tokens", "5", "--new", "1,12"]
-    if module.__name__ == "examples.ch14.llama_from_scratch" and "--model" not in arguments:  # which has SmolLM2 where it is there
+    by_itself = ("examples.ch11.faster_paths", "examples.ch11.speculation", "examples.ch14.llama_from_scratch")
+    if module.__name__ in by_itself and "--model" not in arguments:  # which have SmolLM2 where it is there
         arguments += ["--model", stand_ins()["smollm2"]]
     default = getattr(module.options().parse_args(arguments), "model", None)
     return arguments + (["--model", stand_ins()[default]] if default in stand_ins() else [])

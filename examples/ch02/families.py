@@ -22,6 +22,7 @@ PROGRAMS = {  # by model_type, the module that holds its forward pass
     **dict.fromkeys(("qwen3", "qwen3_moe", "gemma", "gemma2", "gemma3_text", "deepseek_v3"), VARIANTS),
 }
 SHAPES = "examples.ch14.configs"  # published configurations of all these families, and a tiny Llama
+FAST = "examples.ch11.fast_decode"  # the compiled decode step, for files of four bits
 FORMULAS = {"gpt2": "examples.ch04.cost_model"} | dict.fromkeys(list(PROGRAMS)[1:], "examples.ch14.costs")
 
 
@@ -42,6 +43,12 @@ def formulas(config: GPT2Config | Config) -> ModuleType:
 def further_shapes() -> dict[str, dict]:
     """{name: fields of a config.json} of the shapes that chapter 14 keeps; imported like `program`."""
     return importlib.import_module(SHAPES).shapes()
+
+
+def fast_path(model, capacity: int | None = None):
+    """The fastest `forward` for chapter 5's loop that agrees with the oracle, with room for `capacity` positions; chapter 11's
+    `fast_forward`, imported like `program`. Where it is the plain cached pass, stderr says so."""
+    return importlib.import_module(FAST).fast_forward(model, capacity)
 
 
 def read_config(values: dict, where) -> GPT2Config | Config:

@@ -4,6 +4,7 @@
     python examples/ch05/generate.py --prompt "JULIET:" --tokens 60 --temperature 0
     python examples/ch05/generate.py --tokens 3 --show-candidates          # what each step had to choose from
     python examples/ch05/generate.py --tokens 40 --record requests.jsonl   # and chapter 1's record of where the time went
+    python examples/ch05/generate.py --model smollm2 --fast                # chapter 11's way, with the same text
     python examples/ch05/generate.py > passage.txt                         # the text alone; the note about it goes to stderr
 
 There is no mode for generation: the loop below calls a forward pass on a text that grows by one token per step. The pass is
@@ -24,7 +25,7 @@ import torch
 from torch import Tensor
 
 from examples.ch01.record import Stopwatch, append, artefact, check_file, request_record
-from examples.ch02.families import program
+from examples.ch02.families import fast_path, program
 from examples.ch02.model import Model, load_for, seeded
 from examples.ch03.tokens import decode, encode, piece
 from examples.ch04.gpt2_from_scratch import causal_mask, check_ids
@@ -306,6 +307,7 @@ class _Show:
         stopped = " up to an end token" if ended is not None else ""
         settings = ", ".join(f"{k.replace('_', '-')} {v}" for k, v in self.settings.items() if v is not None)
         fed = "whole text" if self.args.window is None else f"last {self.args.window} tokens"
+        fed = "new token alone" if self.args.fast else fed
         sys.stdout.flush()  # before the note, where both go to one terminal
         print(f"\n[{len(self.new)} new tokens{stopped} in {seconds:.1f} s; {settings}, seed {self.args.seed};", file=sys.stderr)
         print(f"each step ran the {fed} through the model]", file=sys.stderr)
@@ -348,6 +350,8 @@ def options():
     parser.add_argument("--show-candidates", action="store_true", help=about)
     about = "append chapter 1's record of this request; examples/ch01/request.py show FILE shows it"
     parser.add_argument("--record", type=Path, default=None, metavar="FILE", help=about)
+    about = "by chapter 11's fastest path that agrees with this one: four bits, compiled, or else a cache"
+    parser.add_argument("--fast", action="store_true", help=about)
     return parser.add("model", "threads", "seed", "json")
 
 
@@ -356,6 +360,8 @@ def main(argv=None):
     """Write on from a prompt, showing the text as it comes."""
     args = options().parse_args(argv)
     check_file(args.record)
+    if args.fast and args.window is not None:
+        raise BadInput("--fast keeps what a --window would compute anew at other positions; leave one of the two out")
     watch = Stopwatch()
     with watch.stage("load"):
         model = load_for(args)
@@ -364,11 +370,15 @@ def main(argv=None):
     else:
         with watch.stage("tokenise"):
             ids = encode(PROMPT if args.prompt is None else args.prompt, model)  # [1, T]
+    passes = whole_text(model)
+    if args.fast:
+        with watch.stage("load"):
+            passes = fast_path(model, min(model.config.n_positions, ids.shape[1] + args.tokens))
     start = time.perf_counter()
     with progress_bar("token", args.tokens) if args.json else contextlib.nullcontext() as bar:
         show = _Show(args, model, ids, bar.update if args.json else lambda: None)
         settings = dict(show.settings, seed=args.seed, window=args.window)
-        forward, on_token = by_stage(whole_text(model), show, watch)
+        forward, on_token = by_stage(passes, show, watch)
         try:
             made = generate(ids, model, args.tokens, **settings, forward=forward, on_token=on_token)
         except KeyboardInterrupt:

@@ -25,7 +25,7 @@ from examples.ch10.kv_cache import Cached, KVCache, stream_cached
 from examples.ch11 import fast_step
 from examples.ch11.q4_weights import PackedLayer, PackedModel, pack
 from examples.lab.environment import processor
-from examples.lab.script import BadInput, progress_bar
+from examples.lab.script import BadInput, as_whole, progress_bar
 
 COMPILED = Path(__file__).resolve().parents[2] / ".cache" / "ch11"  # what was compiled here, each file for one shape
 AT_ONCE = (1, 4, 8)  # positions that a step is compiled for; another number up to the last is filled up with positions of no use
@@ -88,20 +88,22 @@ def compiled(module: torch.nn.Module, inputs: tuple, dynamic: tuple, about: str)
     target = COMPILED / f"{hashlib.sha256(repr(facts).encode() + source).hexdigest()[:24]}.pt2"
     if not target.is_file():
         _compile(module, inputs, dynamic, target)
-    return torch._inductor.aoti_load_package(str(target)).loader.boxed_run
+    from torch._inductor import aoti_load_package
+
+    return aoti_load_package(str(target)).loader.boxed_run
 
 
 def _compile(module, inputs, dynamic, target):
-    import torch._inductor
+    from torch._inductor import aoti_compile_and_package
+    from torch._inductor.cpp_builder import get_cpp_compiler
 
     try:
+        get_cpp_compiler()  # which raises where there is none, before any work
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as folder, warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
             exported = torch.export.export(module, inputs, dynamic_shapes=dynamic, strict=False)
-            made = torch._inductor.aoti_compile_and_package(
-                exported, package_path=str(Path(folder) / target.name), inductor_configs=OPTIONS
-            )
+            made = aoti_compile_and_package(exported, package_path=str(Path(folder) / target.name), inductor_configs=dict(OPTIONS))
             Path(made).replace(target)
     except Exception as error:  # whatever the compiler, or the search for one, raises
         reason = str(error).strip().splitlines()[0][:160] if str(error).strip() else repr(error)
@@ -114,7 +116,7 @@ def _compile(module, inputs, dynamic, target):
 class TiledCache(KVCache):
     """Chapter 10's cache of one sequence with its positions in tiles of 16, as a compiled step reads them.
 
-    keys, values: of each layer [n, g, dh, 16] and [n, 16, g, dh]. There is room behind the capacity for a step's positions of no use.
+    keys, values: of each layer [n, g, dh, 16] and [n, 16, g, dh]. Behind the capacity is room for a step's positions of no use.
     """
 
     def __init__(self, model: Model, capacity: int | None = None):
@@ -122,9 +124,9 @@ class TiledCache(KVCache):
         most, of = model.config.n_positions, model.config
         self.model, self.batch, self.length, self.pending = model, 1, 0, {}
         self.capacity = most if capacity is None else capacity
-        if not 1 <= self.capacity <= most:
+        if not 1 <= (as_whole(self.capacity) or 0) <= most:
             raise BadInput(
-                f"capacity {capacity!r} is not a whole number, 1 to n_positions {most}; give a cache that the model can fill"
+                f"capacity {capacity!r} is not a whole number, 1 to n_positions {most}; give one that the model can fill"
             )
         n = max(2, -(-(self.capacity + AT_ONCE[-1]) // fast_step.POSITIONS))  # two tiles at least: see `FastDecode.step`
         with torch.inference_mode(False):
@@ -158,12 +160,13 @@ class FastDecode:
     """A `forward` for chapter 5's loop, as chapter 10's `Cached` is one, whose steps read the file's own four bits.
 
     model: of a GGUF file, in float32. capacity: positions to hold. packed: its packed weights, where another has them already.
+    compiles: False runs the functions of `fast_step.py` as they are written, which is slow and needs no compiler.
     Raises BadInput for a model that has no such weights, and CannotCompile where the step cannot be compiled.
     compile_s: seconds that compiling, or reading what was compiled before, has taken so far. given, computed: as `Cached`'s.
     """
 
-    def __init__(self, model: Model, capacity: int | None = None, packed: PackedModel | None = None):
-        self.model, self.packed = model, pack(model) if packed is None else packed
+    def __init__(self, model: Model, capacity: int | None = None, packed: PackedModel | None = None, compiles: bool = True):
+        self.model, self.packed, self.compiles = model, pack(model) if packed is None else packed, compiles
         self.cache = TiledCache(model, capacity)
         self.given = self.computed = 0
         self.compile_s, self._steps, self._threads = 0.0, {}, None
@@ -184,7 +187,7 @@ class FastDecode:
         self.cache.truncate(length)
 
     def __call__(self, ids: Tensor) -> Tensor:
-        """Logits [1, 1, V] of the last position of the whole text so far, ids [1, t]; what the cache holds of it is not computed."""
+        """Logits [1, 1, V] of the last position of the whole text so far, ids [1, t]; what the cache holds is kept."""
         check_ids(ids, self.model.config)
         self.cache.check_batch(ids.shape[0])
         held = min(self.cache.shared_prefix(ids), ids.shape[1] - 1)
@@ -203,12 +206,13 @@ class FastDecode:
     def step(self, ids: Tensor) -> Tensor:
         """Logits [T, V] of new ids [T], which follow what the cache holds; afterwards it holds them too.
 
-        All weights are read once for up to AT_ONCE[-1] of them. More go through the plain pass. Raises BadInput like `forward_cached`.
+        All weights are read once for up to AT_ONCE[-1] of them; more go through the plain pass. Raises BadInput like chapter 10's
+        `forward_cached`.
         """
         T, past, cache = len(ids), self.length, self.cache
         check_ids(ids[None], self.model.config)
         cache.check_room(T)
-        if T > AT_ONCE[-1]:
+        if max(AT_ONCE) < T:
             x = stream_cached(ids[None], self.model, cache)
             return program(self.model).unembed(x, self.model.weights, self.model.config)[0]
         size = next(n for n in AT_ONCE if n >= T)
@@ -232,9 +236,17 @@ class FastDecode:
             self._steps, self._threads = {}, torch.get_num_threads()
         if size not in self._steps:
             start = time.perf_counter()
-            self._steps[size] = self._compile(size)
+            self._steps[size] = self._compile(size) if self.compiles else self._as_written()
             self.compile_s += time.perf_counter() - start
         return self._steps[size]
+
+    def _as_written(self):
+        def runs(layer):
+            weights, shape = weights_of(layer), shape_of(self.packed, layer)
+            return lambda inputs: [fast_step.layer(*inputs[:6], weights, shape)]
+
+        settings = (self.packed.head.kind, self.packed.head.rows, self.packed.config.norm_eps)
+        return [runs(layer) for layer in self.packed.layers], lambda inputs: [fast_step.head(*inputs, *settings)]
 
     def _compile(self, size):
         packed, of = self.packed, self.packed.config
@@ -246,9 +258,7 @@ class FastDecode:
         with torch.inference_mode(False), progress_bar("part compiled", len(shapes) + 1) as bar:
             functions = {}
             for shape in shapes:
-                keys, values = (tensors[0][:2].clone() for tensors in (self.cache.keys, self.cache.values))
-                if keys.shape[0] == 2:  # not the smallest size that it is compiled for
-                    keys, values = torch.cat([keys, keys[:1]]), torch.cat([values, values[:1]])
+                keys, values = (torch.cat([t[0][:2], t[0][:1]]) for t in (self.cache.keys, self.cache.values))  # three tiles, say
                 weights = weights_of(example[shape])
                 inputs = (x, self.cos[:size], self.sin[:size], at, keys, values, weights)
                 dynamic = (*[None] * 4, {0: tiles}, {0: tiles}, pytree.tree_map(lambda _: None, weights))

@@ -16,7 +16,18 @@ import torch
 from torch import Tensor
 
 POSITIONS = 16  # of a tile of keys and values
-PLACES = {kind: base ** -torch.arange(n, dtype=torch.float32) for kind, n, base in (("Q4_1", 8, 16.0), ("Q8_0", 4, 256.0))}
+BLOCK = 32  # numbers that share a scale
+# Where number n of a block stands, by [half, word, byte]: in Q4_1 numbers 0 to 15 are the low halves of bytes, 16 to 31 the high
+# ones; in Q8_0 each has a byte. PLACES: 1 over what the integer is multiplied by there. SIGNS: what its number adds to a sum
+# because the highest four bits of a word read as themselves less 8, and the three lower bytes as themselves plus 128.
+PLACES = {
+    "Q4_1": (16.0 ** -torch.arange(8.0)).view(4, 2).T[:, None].repeat(1, 4, 1),  # [2, 4, 4]
+    "Q8_0": (256.0 ** -torch.arange(4.0)).repeat(1, 8, 1),  # [1, 8, 4]
+}
+SIGNS = {
+    "Q4_1": torch.tensor([[0.0, 0, 0, 0], [0, 0, 0, 8]])[:, None].repeat(1, 4, 1),
+    "Q8_0": torch.tensor([-128.0, -128, -128, 0]).repeat(1, 8, 1),
+}
 
 
 @dataclass(frozen=True)
@@ -40,42 +51,37 @@ class Shape:
 # ------------------------------------------------------------------------------------------------- products with packed words
 
 
-def prepare(x: Tensor, kind: str, group: int) -> Tensor:
-    """x [T, K] as a product with a matrix of `kind` reads it, [T, K / 32, words / group, group integers + 2].
+def prepare(x: Tensor, kind: str, groups: int) -> Tensor:
+    """x [T, K] as a product with a matrix of `kind` reads it, [T, K / 32, 32 + 2 groups].
 
-    Of each `group` of words the numbers that its integers meet, in their order and divided by what a mask leaves the integers
-    multiplied by; then what corrects the signs; then their sum.
+    Of each block its 32 numbers, divided by what a mask leaves the integers that they meet multiplied by; then, for each of the
+    `groups` that the block's words are taken in, what corrects the signs of the integers, and the sum of the numbers.
     """
-    T = x.shape[0]
-    if kind == "Q4_1":  # byte i of a block: number i in its low half, i + 16 in its high half; four bytes a word
-        numbers = x.view(T, -1, 2, 4, 4).permute(0, 1, 3, 4, 2).reshape(T, -1, 4, 8)  # [T, K / 32, word, nibble]
-        correction = 8 * numbers[..., 7:]  # the highest reads as itself less 8
-    else:
-        numbers = x.view(T, -1, 8, 4)  # [T, K / 32, word, byte]
-        correction = -128 * numbers[..., :3]  # the three lower ones read as themselves plus 128
-    by_group = (T, numbers.shape[1], numbers.shape[2] // group, -1)
-    scaled = (numbers * PLACES[kind]).view(by_group)
-    sums = [part.reshape(by_group).sum(-1, keepdim=True) for part in (correction, numbers)]
-    return torch.cat([scaled, *sums], dim=-1)
+    places, signs = PLACES[kind], SIGNS[kind]  # each [halves, words, 4]
+    blocks = x.view(x.shape[0], -1, *places.shape)  # [T, K / 32, halves, words, 4]
+    by_group = blocks.unflatten(3, (groups, -1))  # [T, K / 32, halves, groups, words of one, 4]
+    corrections = (by_group * signs.unflatten(1, (groups, -1))).sum((2, 4, 5))  # [T, K / 32, groups]
+    return torch.cat([(blocks * places).flatten(2), corrections, by_group.sum((2, 4, 5))], dim=-1)
 
 
 def product(words: Tensor, scales: Tensor, ready: Tensor, kind: str, rows: int) -> Tensor:
     """The product [T, rows] of a packed matrix with what `prepare` made of x [T, K]."""
-    T, _, groups, _ = ready.shape
-    each = len(PLACES[kind])  # integers in a word
-    whole = words.view(torch.int32).unflatten(2, (groups, -1))  # [N / lanes, K / 32, groups, words, lanes]
+    halves, groups = len(PLACES[kind]), (ready.shape[2] - BLOCK) // 2
+    whole = words.view(torch.int32).unflatten(2, (groups, -1))  # [N / lanes, K / 32, groups, words of one, lanes]
     if kind == "Q4_1":
         pair = scales.view(torch.int32)[:, :, None]  # [N / lanes, K / 32, 1, lanes]
         scale, minimum = half(pair << 13, pair << 16), half(pair >> 3, pair)
     else:
         scale, minimum = scales[:, :, None].float(), None
     found = []
-    for t in range(T):
-        *numbers, total, of_all = ready[t].unsqueeze(-1).unbind(-2)  # each [K / 32, groups, 1]
+    for x in ready.unsqueeze(-1):  # [K / 32, 32 + 2 groups, 1]
+        numbers = x[:, :BLOCK].unflatten(1, (halves, groups, -1, 4))  # [K / 32, halves, groups, words of one, 4, 1]
+        total, of_all = x[:, BLOCK : BLOCK + groups], x[:, BLOCK + groups :]  # [K / 32, groups, 1]
         for word in range(whole.shape[3]):
-            for j in range(each):
-                total = total + (whole[:, :, :, word] & mask(j, 32 // each)).float() * numbers[word * each + j]
-        of_groups = total * scale if minimum is None else total * scale + minimum * of_all  # [N / lanes, K / 32, groups, lanes]
+            for j in range(4 * halves):
+                integers = (whole[:, :, :, word] & mask(j, 8 // halves)).float()  # [N / lanes, K / 32, groups, lanes]
+                total = total + integers * numbers[:, j % halves, :, word, j // halves]
+        of_groups = total * scale if minimum is None else total * scale + minimum * of_all
         found.append(of_groups.sum((1, 2)).flatten()[:rows])  # [rows]
     return torch.stack(found)
 
@@ -94,9 +100,9 @@ def half(bits: Tensor, sign: Tensor) -> Tensor:
     return ((bits & 0x0FFFE000) | (sign & -(2**31))).view(torch.float32) * 2.0**112
 
 
-def group_of(T: int, kind: str) -> int:
-    """Words that a product takes at once: those of a whole block for one position; fewer for several, whose sums fill registers."""
-    return {"Q4_1": 4 if T == 1 else 1, "Q8_0": 8 if T == 1 else 2}[kind]
+def groups_of(T: int) -> int:
+    """In how many groups the words of a block are taken: one for one position, more for several, whose sums fill the registers."""
+    return 1 if T == 1 else 4
 
 
 # ------------------------------------------------------------------------------------------------------------------ one layer
@@ -108,7 +114,7 @@ def layer(x: Tensor, cos: Tensor, sin: Tensor, at: Tensor, keys: Tensor, values:
     cos, sin: [T, dh / 2], of the angles of the positions `at` [T]. keys [n, g, dh, 16] and values [n, 16, g, dh]: written at `at`,
     and read up to there. weights: "parts" {part: (words, scales)}, "gains" {norm: [d]} and "biases" {part: [N]}.
     """
-    T, d = x.shape
+    T = x.shape[0]
     h, g, dh = shape.heads, shape.kv_heads, shape.head_width
 
     def times(part, ready):
@@ -116,7 +122,7 @@ def layer(x: Tensor, cos: Tensor, sin: Tensor, at: Tensor, keys: Tensor, values:
         return y + weights["biases"][part] if part in weights["biases"] else y
 
     def ready(y, part):
-        return prepare(y, shape.kind(part), group_of(T, shape.kind(part)))
+        return prepare(y, shape.kind(part), groups_of(T))
 
     normed = rms(x, weights["gains"]["input_layernorm"], shape.eps)  # [T, d]
     qkv = times("qkv", ready(normed, "qkv")).view(T, h + 2 * g, dh)
@@ -131,7 +137,7 @@ def layer(x: Tensor, cos: Tensor, sin: Tensor, at: Tensor, keys: Tensor, values:
 
 def head(x: Tensor, gain: Tensor, words: Tensor, scales: Tensor, kind: str, rows: int, eps: float) -> Tensor:
     """Logits [T, V] of the last stream x [T, d]."""
-    return product(words, scales, prepare(rms(x, gain, eps), kind, group_of(x.shape[0], kind)), kind, rows)
+    return product(words, scales, prepare(rms(x, gain, eps), kind, groups_of(x.shape[0])), kind, rows)
 
 
 def rms(x: Tensor, gain: Tensor, eps: float) -> Tensor:
