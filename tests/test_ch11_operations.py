@@ -202,10 +202,10 @@ class Manuscript(unittest.TestCase):
         page = (ROOT / "content/books/inference/11-chapter.md").read_text(encoding="utf-8")
         programs = re.findall(r"^```python\n((?:(?!^```).)*)^```\n\n^```text\n(.*?)^```$", page, re.M | re.S)
         self.assertEqual(len(programs), 1)
-        for program, output in programs:
+        for code, output in programs:
             out = io.StringIO()
             with contextlib.redirect_stdout(out):
-                exec(program, {})
+                exec(code, {})
             self.assertEqual(out.getvalue(), output)
 
 
