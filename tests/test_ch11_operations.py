@@ -1,5 +1,8 @@
 """What each operation moves and multiplies, beside what torch's dispatcher sees the programs do, and beside other formulas."""
 
+import contextlib
+import io
+import re
 import unittest
 from dataclasses import replace
 from unittest import mock
@@ -17,7 +20,7 @@ from examples.ch11 import operations as room
 from examples.ch11.operations import KINDS, OPERATIONS, bound, operations, pass_bound, totals
 from examples.ch14.decode_trace import decode_step
 from examples.lab.script import BadInput
-from tests.support import config, llama_config
+from tests.support import ROOT, config, llama_config
 
 SHAPES = ("gpt2", "smollm2-135m", "llama-3-8b")  # the second and the third share keys among heads
 PASSES = ((1, 0, 1), (16, 0, 1), (16, 0, 3), (1, 0, 3), (1, 15, 1), (1, 1023, 1), (1, 15, 3), (7, 20, 1), (7, 20, 2))
@@ -192,6 +195,18 @@ class Bounds(unittest.TestCase):
         for shape in ("mixtral-8x7b", "deepseek-v3"):
             with self.assertRaisesRegex(BadInput, "not counted here"):
                 operations(load_config(shape), 1)
+
+
+class Manuscript(unittest.TestCase):
+    def test_its_program_prints_what_stands_below_it(self):
+        page = (ROOT / "content/books/inference/11-chapter.md").read_text(encoding="utf-8")
+        programs = re.findall(r"^```python\n((?:(?!^```).)*)^```\n\n^```text\n(.*?)^```$", page, re.M | re.S)
+        self.assertEqual(len(programs), 1)
+        for code, output in programs:
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                exec(code, {})
+            self.assertEqual(out.getvalue(), output)
 
 
 if __name__ == "__main__":

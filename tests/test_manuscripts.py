@@ -62,6 +62,7 @@ class Whole(unittest.TestCase):
             ("ch04", 3500, 7200, 7),
             ("ch05", 2500, 5200, 7),
             ("ch10", 2500, 5400, 7),
+            ("ch11", 3500, 5500, 5),
             ("ch14", 4000, 7200, 5),
         )
         for chapter, least, most, count in limits:
