@@ -1,10 +1,10 @@
 r"""Complete the model.
 
 Write Llama's pass from the page above and without the listings: norm, rotation in both its forms, attention with grouped queries,
-gated network, and with them the whole. Then compare your logits with the library's, as shown above, on four prompts and on 2,048
-random ids of SmolLM2; without room for it, of `random:tiny-llama`. *Hand in:* the pass, the largest difference, and the number of
-positions of the random ids at which a pass with interleaved rotations agrees. *A right answer shows* logits within $10^{-3}$ at
-every position, the last one named, and why interleaved rotations agree where they do.
+gated network, and with them the whole. Then compare your logits with the library's, as shown above, on four prompts and 2,048
+random ids of SmolLM2; without room for it, on random ids of `random:tiny-llama`. *Hand in:* the pass, the largest difference, and
+the number of positions of the random ids at which a pass with interleaved rotations agrees. *A right answer shows* logits within
+$10^{-3}$ at every position, the last one named, and why interleaved rotations agree where they do.
 """
 
 from torch import Tensor
@@ -15,8 +15,8 @@ EXERCISE = {
     "minutes": 180,
     "points": {"code": 10, "numbers": 3, "paragraph": 2},
     "numbers": {
-        "largest_difference": "largest magnitude of a difference between your logits and the library's, over the four prompts and "
-        "the 2,048 random ids, in float32",
+        "largest_difference": "largest magnitude of a difference between your logits and the library's, over all prompts and ids, "
+        "in float32",
         "positions_interleaved": "of the 2,048 positions, those whose logits all agree within 0.001 when queries and keys are "
         "turned by rotate_interleaved",
     },
