@@ -34,7 +34,8 @@ MUTANTS = [
         "the second largest has to be a smaller number: two equal ones give no gap of 0",
         "best = logits.topk(2, dim=-1).values",
         "best = logits.topk(2, dim=-1).values\n"
-        "    rest = torch.where(logits < best[:, :1], logits, -torch.inf).amax(-1, keepdim=True)\n    best = torch.cat([best[:, :1], rest], -1)",
+        "    rest = torch.where(logits < best[:, :1], logits, -torch.inf).amax(-1, keepdim=True)\n"
+        "    best = torch.cat([best[:, :1], rest], -1)",
     ),
     Mutant("the gap is one of probabilities, not of logits", "logits.topk(2", "logits.softmax(-1).topk(2"),
     Mutant(
