@@ -134,5 +134,5 @@ MISTAKES = {"essay_tokens": [(2609, 2609, "these are those of the merges")]}
 
 RUBRIC = """
 1 point: five words with both ways to cut them, and what the merges prefer there.
-1 point: every text comes back from both, since the pieces' bytes are the text's whichever they are: so the round trip shows no ids right.
+1 point: every text comes back from both, since the pieces' bytes are the text's, so the round trip shows no id right.
 """
