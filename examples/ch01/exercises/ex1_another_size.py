@@ -1,9 +1,9 @@
 r"""Another size.
 
 Take a shape half as wide as GPT-2 with four times its layers. Estimate its weights, its GFLOP for a position, and the head's share
-by hand, write the functions that do, then add it to `SIZES` in `examples/ch01/library.py` and run `examples/ch01/estimate.py`.
-*Hand in:* the functions, the numbers, and your arithmetic beside the program's row. *A right answer shows* that the layers' work
-stays the same, that the head's is halved, and where the two counts of weights differ.
+by hand and in code, then add it to `SIZES` in `examples/ch01/library.py` and run `examples/ch01/estimate.py`. *Hand in:* code,
+numbers, and your arithmetic beside the program's row. *A right answer shows* that the layers' work stays the same, that the head's
+is halved, and where the two counts of weights differ.
 """
 
 EXERCISE = {

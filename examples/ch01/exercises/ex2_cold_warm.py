@@ -1,9 +1,9 @@
 r"""Cold and warm.
 
-Write a stopwatch for stages, and what says whether cold and warm times differ. Run `examples/ch01/request.py` five times by itself,
-and once with `--runs 5`, all with `--record` to one file. *Hand in:* the code, and a paragraph with the cold and the warm times of
-each stage, and how far times of one kind lie apart. *A right answer shows* in which stages cold and warm differ by more than that
-spread, and whether the hypothesis holds on your machine.
+Write a stopwatch for stages, and a test of whether times differ. Run `examples/ch01/request.py` five times by itself, and once with
+`--runs 5`, all with `--record` to one file. *Hand in:* the code, and the cold and the warm times of each stage with their spread.
+*A right answer shows* in which stages cold and warm differ by more than that spread, and whether the hypothesis holds on your
+machine.
 """
 
 from collections.abc import Callable

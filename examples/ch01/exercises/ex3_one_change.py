@@ -1,9 +1,9 @@
 r"""One thing changed.
 
-Write the sums of a record, and what compares two. Record one request with `--model random:gpt2`, a second with `--dtype bfloat16`
-or `--threads 2`, then look at both with `request.py show`. *Hand in:* the functions, and a paragraph with what changed, the factors
-for prefill and decode step, and your expectation, written down before the run. *A right answer shows* that exactly one field
-differs, and explains no factor that was measured only once.
+Write a record's sums, and a comparison of two records. Record one request with `--model random:gpt2` and a second with
+`--dtype bfloat16` or `--threads 2`, then look at both with `request.py show`. *Hand in:* the code, what changed, the factors for
+prefill and decode step, and your expectation, written down before the run. *A right answer shows* that exactly one field differs,
+and explains no factor that was measured only once.
 """
 
 EXERCISE = {"id": "ch01.3", "difficulty": 2, "minutes": 50, "points": {"code": 6, "paragraph": 3}}

@@ -1,9 +1,9 @@
 r"""Two programs, one record.
 
-Write the loop of a greedy request, with a cache and without. Then serve one prompt, `--prompt "JULIET:" --tokens 60`, with
-`request.py` and with `examples/ch05/generate.py` at `--temperature 0`, both with `--record`. *Hand in:* the loop, and a paragraph
-with the two texts and the seconds of the decode steps of both. *A right answer shows* that the texts are equal, that one program
-feeds one token in each step and the other the whole text, and whether the second one's steps grow.
+Write the loop of a greedy request, with a cache and without. Serve one prompt, `--prompt "JULIET:" --tokens 60`, with `request.py`
+and with `examples/ch05/generate.py` at `--temperature 0`, both with `--record`. *Hand in:* the code, the two texts, and the seconds
+of each decode step of both. *A right answer shows* that the texts are equal, that one program feeds one token in each step and the
+other the whole text, and whether the second one's steps grow.
 """
 
 from collections.abc import Callable

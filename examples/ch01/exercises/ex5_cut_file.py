@@ -1,8 +1,8 @@
 r"""A file that was cut.
 
-Write `append` and `read` for a file of records. Append three, cut the file in the middle of the second line, and append a fourth;
-read after each step, with your functions and those of `examples/ch01/record.py`. *Hand in:* the functions, and a paragraph with
-what `read` returns each time. *A right answer shows* which records are lost, and why the fourth starts a line of its own.
+Write `append` and `read` for a file of records. Append three, cut the file within the second line, and append a fourth; read after
+each step, with yours and with `examples/ch01/record.py`. *Hand in:* the code, and what was read. *A right answer shows* which
+records are lost, and why the fourth starts a line of its own.
 """
 
 EXERCISE = {"id": "ch01.5", "difficulty": 2, "minutes": 50, "points": {"code": 6, "paragraph": 2}}

@@ -1,9 +1,9 @@
 r"""Six accidents of your own.
 
-Write what makes a manifest, and what compares two. Then do six things to copies of the embedded folder that `FAULTS` in
-`examples/ch02/manifest.py` lacks, such as swapping two tensors of one shape, and run `verify`. *Hand in:* the functions, and a
-table of what was done and what is named. *A right answer shows* a change that reaches the file alone, one that reaches the
-meaning, and one that would load and run unnoticed.
+Write a manifest, and a comparison of two. Do six things to copies of the embedded folder that `FAULTS` in
+`examples/ch02/manifest.py` lacks, such as swapping two tensors of one shape. *Hand in:* the code, and a table of what was done and
+what `verify` names. *A right answer shows* a change that reaches the file alone, one that reaches the meaning, and one that would
+load and run unnoticed.
 """
 
 EXERCISE = {"id": "ch02.1", "difficulty": 1, "minutes": 50, "points": {"code": 5, "paragraph": 3}}

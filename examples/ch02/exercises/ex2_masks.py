@@ -1,8 +1,8 @@
 r"""When masks outweigh the weights.
 
-For GPT-2 small's width and depth, find the number of positions from which float32 masks take more bytes than the parameters, by a
-formula and with `sizes` in `examples/ch02/buffers.py`. *Hand in:* the functions, the numbers, and your formula. *A right answer
-shows* that the position table grows as well, in proportion, and the masks with the square.
+For GPT-2 small's width and depth, find the number of positions from which masks outweigh the parameters, by a formula and with
+`sizes` in `examples/ch02/buffers.py`. *Hand in:* code, numbers and formula. *A right answer shows* that the position table grows as
+well, in proportion, and the masks with the square.
 """
 
 EXERCISE = {

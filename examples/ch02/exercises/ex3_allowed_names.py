@@ -1,9 +1,9 @@
 r"""A list of allowed names.
 
-Write a function that says whether a pickle fetches only what `torch.save` needs for tensors; `steps` and `calls` in
-`examples/ch02/pickled_weights.py` show how. Try it on three pickles, and load none of them. *Hand in:* the functions, their
-answers, and a pickle that fetches a harmless name and is refused. *A right answer shows* that the list names what is allowed and
-not what is forbidden, and says what STACK_GLOBAL, which takes the name from the stack, hides from it.
+Write a function that says whether a pickle fetches only what `torch.save` needs for tensors; `examples/ch02/pickled_weights.py`
+helps. Try it on three pickles, and load none. *Hand in:* the code, its answers, and a pickle that fetches a harmless name and is
+refused. *A right answer shows* that the list names what is allowed, not what is forbidden, and what STACK_GLOBAL, which takes the
+name from the stack, hides from it.
 """
 
 EXERCISE = {"id": "ch02.3", "difficulty": 3, "minutes": 60, "points": {"code": 6, "paragraph": 3}}

@@ -1,8 +1,7 @@
 r"""One row by hand.
 
-With `seek`, `read` and `struct` only, read the header of a safetensors file, and one row of a tensor: row $379$ of the embedded
-model's token table. *Hand in:* the functions and the numbers. *A right answer shows* the same $256$ numbers as
-`load("embedded").weights["wte.weight"][379]`, and how few bytes were read for it.
+With `seek`, `read` and `struct` only, read row $379$ of the embedded model's token table. *Hand in:* code and numbers. *A right
+answer shows* the same $256$ numbers as `load("embedded").weights["wte.weight"][379]`, and how few bytes were read.
 """
 
 from typing import BinaryIO

@@ -1,8 +1,8 @@
 r"""Other blocks.
 
-Write float16 and bfloat16 bit by bit, and blocks of $n$ numbers with one scale. Then make Q8_0's block $16$, $64$ and $256$ numbers
-long (`BLOCK` in `examples/ch02/storage_formats.py`; leave Q4_1 out). *Hand in:* the functions, the numbers, and your reading. *A
-right answer shows* the formula $1 + 2 / n$, and how the error moves.
+Write float16 and bfloat16 bit by bit, and blocks of $n$ numbers. Make Q8_0's block $16$, $64$ and $256$ numbers long (`BLOCK` in
+`examples/ch02/storage_formats.py`; leave Q4_1 out). *Hand in:* code, numbers, and your reading. *A right answer shows* the formula
+$1 + 2 / n$, and how the error moves.
 """
 
 from torch import Tensor

@@ -1,8 +1,8 @@
 r"""Q4_0.
 
-This format has a float16 scale and 32 numbers of four bits, and no minimum. Write it both ways, and Q4_1 beside it; compare the
-bytes with `gguf.quantize`. *Hand in:* the functions, the numbers, and a paragraph. *A right answer shows* whether the bytes are the
-package's, and for which blocks the minimum of Q4_1 is worth its two bytes.
+This format has a float16 scale and 32 numbers of four bits, and no minimum. Write it and Q4_1 both ways, and compare with
+`gguf.quantize`. *Hand in:* code, numbers, and whether the bytes agree. *A right answer shows* for which blocks the minimum of Q4_1
+is worth its two bytes.
 """
 
 from torch import Tensor

@@ -1,8 +1,8 @@
 r"""Nearly equal candidates.
 
-Test the hypothesis above: compare the gap between the two best logits at the positions whose best token Q4_1 changes with the gap
-at all others. `measure` in `examples/ch14/stored_weights.py` has the parts. *Hand in:* the functions, the numbers, and both
-distributions of the gap. *A right answer shows* whether they overlap, and what the change of a logit has to do with it.
+Test the hypothesis above: compare the gap between the two best logits where Q4_1 changes the best token with the gap elsewhere.
+`examples/ch14/stored_weights.py` has the parts. *Hand in:* code, numbers, and both distributions. *A right answer shows* whether
+they overlap, and what the change of a logit has to do with it.
 """
 
 from torch import Tensor

@@ -1,8 +1,8 @@
 r"""Merges on paper.
 
-Write a list of five merges that turns ` banana` into two pieces, and another order of the same five that leaves four; then the
-program that makes merges one by one. *Hand in:* the functions and both lists, and every step with its reason. *A right answer
-shows* which merge took away what another needed, and what happens to a pair that stands in the word twice.
+Write a list of five merges that turns ` banana` into two pieces, another order of the same five that leaves four, and the program
+that makes merges. *Hand in:* the code, and every step. *A right answer shows* which merge took away what another needed, and what
+happens to a pair that stands in the word twice.
 """
 
 EXERCISE = {"id": "ch03.1", "difficulty": 1, "minutes": 60, "points": {"code": 6, "paragraph": 2}}

@@ -1,9 +1,8 @@
 r"""The longest piece first.
 
-Write an encoder that takes, at each place of a word, the longest piece of the vocabulary that fits; the words by GPT-2's regular
-expression, and the way back. Compare it with `encode` on the held-out play and essay. *Hand in:* the functions, the numbers, and
-five words that are cut otherwise than by `pieces_of`. *A right answer shows* that every text comes back from both, and says what a
-test of the round trip is worth.
+Write an encoder that takes, at each place of a word, the longest piece of the vocabulary that fits. *Hand in:* the code; how many
+words of the held-out play and essay it cuts otherwise than `examples/ch03/bpe.py`, with five of them; the tokens. *A right answer
+shows* that every text comes back from both, and says what a test of the round trip is worth.
 """
 
 import regex

@@ -1,9 +1,8 @@
 r"""Why does the play take more tokens?
 
-Write what takes headings, names of speakers, stage directions and line ends out of `examples/ch03/held_play.txt`, one kind after
-the other, and count with `counted` in `examples/ch03/text_kinds.py`. *Hand in:* the functions, bytes per token after each step, and
-your reading. *A right answer shows* how much of the distance to the essay each step closes and what is left, and claims nothing
-about other plays.
+Take headings, names of speakers, stage directions and line ends out of `examples/ch03/held_play.txt`, one kind after the other, and
+count with `examples/ch03/text_kinds.py`. *Hand in:* the code, and bytes per token after each step. *A right answer shows* how much
+of the distance to the essay each step closes and what is left, and claims nothing about other plays.
 """
 
 EXERCISE = {

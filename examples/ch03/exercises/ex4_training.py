@@ -1,9 +1,8 @@
 r"""A tokenizer of your own.
 
-Write the training of a byte-level BPE. Train 500 merges on a long text of yours, make a `BPE` of them, and
-count bytes per token on that text, on another of its kind, and on one in another language. *Hand in:* the functions, and the three
-counts for 50, 200 and 500 merges. *A right answer shows* which count stops rising first, and separates the text that was trained on
-from the one of its kind.
+Write the training of a BPE. Train 500 merges on a long text of yours, and count bytes per token on it, on another of its kind, and
+on one in another language. *Hand in:* the code, and the three counts for 50, 200 and 500 merges. *A right answer shows* which count
+stops rising first, and separates the text that was trained on from the one of its kind.
 """
 
 EXERCISE = {"id": "ch03.4", "difficulty": 3, "minutes": 80, "points": {"code": 6, "paragraph": 3}}
