@@ -18,9 +18,6 @@ if __package__ in {None, ""}:  # run as a file: the packages start at the reposi
 
 from examples.lab.script import BadInput, Parser, command, table, whole_number
 from scripts.grading.exercises import ROOT, exercise, exercises, start
-from scripts.grading.keys import read_key
-from scripts.grading.sandbox import Sandbox
-from scripts.grading.verdict import judge, judge_numbers
 
 MINE = ROOT / "my"
 KEYS = ROOT / "scripts" / "keys"  # of a release for students
@@ -28,6 +25,8 @@ KEYS = ROOT / "scripts" / "keys"  # of a release for students
 
 def key_of(found, seed=0):
     """The key of an exercise: of a release the one that it carries, else one made from the answers."""
+    from scripts.grading.keys import read_key
+
     path = KEYS / found.chapter / f"{found.name}.key"
     if path.is_file():
         return read_key(path)
@@ -42,6 +41,9 @@ def listing():
 
 def check(found, folder, file=None, seed=0, seconds=None):
     """[(part, [Verdict], note)] of what was handed in of an exercise in `folder`, or of the one file that is given."""
+    from scripts.grading.sandbox import Sandbox  # these import torch, which the other calls can do without
+    from scripts.grading.verdict import judge, judge_numbers
+
     paths = {part: Path(folder) / found.chapter / found.file(part) for part in found.points}
     if file is not None:
         part = next((p for p in found.points if Path(file).suffix == Path(found.file(p)).suffix), None)

@@ -2,6 +2,7 @@
 
     python scripts/grade.py release --chapters ch04,ch05 --out DIR              # a tree for students, which holds no answer
     python scripts/grade.py run --submissions DIR --chapters ch04 --out DIR     # gradebook.csv, feedback/, results.json
+    python scripts/grade.py table                                               # all exercises: points, checks, known mistakes
     python scripts/grade.py text ch04                                           # for authors: the exercises into the manuscript
 
 A submission is a folder or a zip in --submissions. Its code runs in a process of its own, with limits, which is given inputs and
@@ -20,8 +21,8 @@ import torch
 
 from examples.lab.script import BadInput, Parser, command, counted, progress_bar, table, whole_number, write_whole
 from scripts.grading import release
-from scripts.grading.answers import key
-from scripts.grading.exercises import ROOT, SECTION, of_chapters, section
+from scripts.grading.answers import answers, key
+from scripts.grading.exercises import ROOT, SECTION, exercises, of_chapters, section
 from scripts.grading.gradebook import TO_MARK, grade
 from scripts.markers import manuscripts
 
@@ -34,6 +35,16 @@ def report(rows):
         given, of = sum(r["points"] or 0 for r in mine), sum(r["of"] for r in mine if r["points"] is not None)
         lines.append([student, f"{given:g}", f"{of:g}", sum(r["status"] == TO_MARK for r in mine)])
     return table(["student", "points", "of", "to be marked"], lines)
+
+
+def coverage(found):
+    """A table of the exercises: their parts, points, checks and known mistakes."""
+    rows = []
+    for e in found:
+        known = key(e, 0)
+        parts = ", ".join(f"{part} {points:g}" for part, points in e.points.items())
+        rows.append([e.chapter, e.id, e.title, parts, len(known.checks), len(answers(e).mutants), len(known.ranges)])
+    return table(["chapter", "exercise", "title", "points", "checks", "mutants", "numbers"], rows)
 
 
 def fill(chapter):
@@ -52,7 +63,7 @@ def fill(chapter):
 def options():
     """The script's argument parser."""
     parser = Parser(prog="grade.py", description=__doc__)
-    parser.add_argument("what", choices=("run", "release", "text"), help="what to do")
+    parser.add_argument("what", choices=("run", "release", "table", "text"), help="what to do")
     parser.add_argument("chapter", nargs="?", help="of text: the chapter")
     parser.add_argument("--submissions", type=Path, help="the folder with a folder or a zip for each student")
     parser.add_argument("--chapters", help="with commas between: ch04,ch05")
@@ -67,6 +78,8 @@ def options():
 def main(argv=None):
     """Release, grade, or fill a manuscript."""
     args = options().parse_args(argv)
+    if args.what == "table":
+        return print(coverage(exercises()))
     if args.what == "text":
         return print(f"{fill(args.chapter)} has the exercises of {args.chapter}")
     for name in ("chapters", "out", *(["submissions"] if args.what == "run" else [])):

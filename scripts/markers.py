@@ -20,7 +20,8 @@ on lines of its own, with columns `key:format` or `key:format:Its_heading`:
 
 `<!--const-->24.3<!--/-->` marks a number that is no result, a constant of the prose; `<!--claim ID-->` stands where a claim that no
 result settles is made. No line of prose may start with a marker: Markdown would take the whole line for HTML. Listings of code and
-what commands print stand between markers too: scripts/listings.py and scripts/transcripts.py explain those.
+what commands print stand between markers too: scripts/listings.py and scripts/transcripts.py explain those, and
+scripts/grading/exercises.py a chapter's exercises.
 """
 
 import re

@@ -5,14 +5,16 @@ same check runs where no answer is.
 """
 
 import hashlib
-import json
 import math
+import struct
+import zlib
 from dataclasses import dataclass, field
 
 from examples.lab.script import BadInput
 from scripts.grading.runner import HEAD, packed, unpacked
 from scripts.grading.values import Digest
 
+FINE = 16  # steps that a range is divided into
 ROUNDS = 2_000  # of the hash of a number's place, so that trying all takes a while
 
 
@@ -62,20 +64,20 @@ class Key:
 def write_key(key, path):
     """Write a key to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(packed(key.plain()))
+    path.write_bytes(zlib.compress(packed(key.plain()), 9))
 
 
 def read_key(path):
     """The key in a file that `write_key` wrote; raises BadInput where it is none."""
     try:
-        content = path.read_bytes()
+        content = zlib.decompress(path.read_bytes())
         size, held = HEAD.unpack_from(content)
         fields = unpacked(content[HEAD.size : HEAD.size + size], content[HEAD.size + size :][:held])
         fields["expected"] = {check: Digest(**d) for check, d in fields["expected"].items()}
         for mistake in fields["mistakes"]:
             mistake["digests"] = {check: Digest(**d) for check, d in mistake["digests"].items()}
         return Key(**fields)
-    except (OSError, ValueError, KeyError, TypeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, zlib.error, struct.error) as error:
         raise BadInput(f"{path} is no key of an exercise ({type(error).__name__}); unpack the release again") from None
 
 
@@ -85,13 +87,13 @@ def read_key(path):
 def range_key(low, high, mistakes, salt):
     """The key of one number: a grid of steps, and hashes of its cells that lie in the range, and of those of known mistakes.
 
-    A number handed in is right within `low` to `high`, to about an eighth of the range at each end; where both are equal, to a
+    A number handed in is right within `low` to `high`, to a 32nd of the range at each end; where both are equal, to a
     whole number or to nine digits. The grid is one of logarithms where the range goes over more than a factor of 4.
     """
     grid = {"log": bool(0 < 4 * low < high)}
     low, high = _on(grid, low), _on(grid, high)
     width = high - low
-    grid["step"] = width / 4 if width else 1.0 if low == int(low) else 1e-9 * abs(low)
+    grid["step"] = width / FINE if width else 1.0 if low == int(low) else 1e-9 * abs(low)
     places = [_hash(i, grid, salt) for i in _cells(low, high, grid["step"])]
     wrong = {}
     for least, most, message in mistakes:
@@ -106,7 +108,7 @@ def _on(grid, number):
 
 def _cells(low, high, step):
     first, last = (math.floor(x / step + 0.5) for x in (low, high))
-    if last - first > 64:
+    if last - first > 20 * FINE:
         raise ValueError(f"{low} to {high} is too wide a range beside the right one; name a narrower one")
     return range(first, last + 1)
 

@@ -19,6 +19,7 @@ from safetensors.torch import load, save
 HEAD = struct.Struct(">QQ")  # bytes of JSON, bytes of tensors
 MESSAGE = 300  # characters of an error's text
 MISSING = "Missing"
+LONGEST = 50_000  # entries of a list; tensors may have more
 DEEPEST = 20  # lists within lists
 
 
@@ -64,6 +65,8 @@ def _without_tensors(value, tensors, depth=0):
         name = str(len(tensors))
         tensors[name] = value.detach().to("cpu").contiguous().clone()
         return {"tensor": name}
+    if isinstance(value, (list, tuple, dict)) and len(value) > LONGEST:
+        raise TypeError(f"more than {LONGEST:,} entries")
     if isinstance(value, (list, tuple)):
         return [_without_tensors(v, tensors, depth + 1) for v in value]
     if isinstance(value, dict):

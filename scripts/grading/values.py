@@ -36,44 +36,54 @@ def _has_tensor(value):
     return isinstance(value, torch.Tensor)
 
 
-def numbers(value, salt, place=""):
-    """(numbers [n], weights [n, PROJECTIONS]) of a value, float64. `place` is where it stands in a larger one.
+class _Leaves:
+    """What a value holds: numbers [n] each with its weights [n, PROJECTIONS], and everything else, which has to be the same, as a
+    hash."""
 
-    What is no number counts as 1 at a place of its own name; infinities and NaN likewise.
-    """
-    found, weighted = [], []
-    _leaves(value, salt, place, found, weighted)
-    if not found:
-        return torch.zeros(0, dtype=torch.float64), torch.zeros(0, PROJECTIONS, dtype=torch.float64)
-    return torch.cat(found), torch.cat(weighted)
+    def __init__(self, salt):
+        self.salt, self.numbers, self.weights, self.count, self.rounded = salt, [], [], 0, False
+        self.exact = hashlib.sha256(salt.encode())
 
-
-def _leaves(value, salt, place, found, weighted):
-    if isinstance(value, torch.Tensor):
-        flat = value.detach().reshape(-1)
-        parts = [flat.real, flat.imag] if flat.is_complex() else [flat]
-        for i, part in enumerate(p.to(torch.float64) for p in parts):
-            found.append(torch.where(part.isfinite(), part, 0.0))
-            weighted.append(_weights(salt, f"{place}#{i}", len(part)))
-            odd = part.nan_to_num(nan=3.0, posinf=2.0, neginf=1.0) * ~part.isfinite()
-            if odd.any():
-                found.append(odd)
-                weighted.append(_weights(salt, f"{place}#odd{i}", len(part)))
-    elif isinstance(value, list) and value and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in value):
-        _leaves(torch.tensor([_float(v) for v in value], dtype=torch.float64), salt, f"{place}:list", found, weighted)
-    elif isinstance(value, (list, dict)):
-        rows = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, inner in rows:
-            _leaves(inner, salt, f"{place}/{key}", found, weighted)
-        _one(1.0, salt, f"{place}:{len(value)} in {type(value).__name__}", found, weighted)
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        value = _float(value)
-        if math.isfinite(value):
-            _one(value, salt, f"{place}#", found, weighted)
+    def add(self, value, place):
+        """Take in a value that stands at `place` of a larger one."""
+        if isinstance(value, torch.Tensor):
+            self.note(place, describe(value))
+            self.rounded |= value.is_floating_point() or value.is_complex()
+            flat = value.detach().reshape(-1)
+            for i, part in enumerate([flat.real, flat.imag] if flat.is_complex() else [flat]):
+                self.take(part.to(torch.float64), f"{place}#{i}")
+        elif isinstance(value, list) and value and all(_is_number(v) for v in value):
+            self.note(place, f"list of {len(value)}")
+            self.rounded |= any(isinstance(v, float) for v in value)
+            self.take(torch.tensor([_float(v) for v in value], dtype=torch.float64), f"{place}:list")
+        elif isinstance(value, (list, dict)):
+            self.note(place, f"{len(value)} in {type(value).__name__}")
+            for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+                self.add(inner, f"{place}/{key}")
+        elif _is_number(value):
+            self.rounded |= isinstance(value, float)
+            self.take(torch.tensor([_float(value)], dtype=torch.float64), f"{place}#")
         else:
-            _one(1.0, salt, f"{place}#{value}", found, weighted)
-    else:
-        _one(1.0, salt, f"{place}={value!r}", found, weighted)
+            self.count += 1
+            self.note(place, repr(value))
+
+    def note(self, place, text):
+        """Something that has to be the same."""
+        self.exact.update(f"{place}={text};".encode("utf-8", "surrogatepass"))
+
+    def take(self, numbers, place):
+        """Numbers [n] in float64; where they are infinite or NaN has to be the same."""
+        self.count += len(numbers)
+        odd = numbers.nan_to_num(nan=3.0, posinf=2.0, neginf=1.0) * ~numbers.isfinite()
+        if odd.any():
+            self.note(place, odd.to(torch.uint8).tolist())
+            numbers = torch.where(odd == 0, numbers, 0.0)
+        self.numbers.append(numbers)
+        self.weights.append(_weights(self.salt, place, len(numbers)))
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _float(value):
@@ -81,11 +91,6 @@ def _float(value):
         return float(value)
     except OverflowError:
         return math.inf
-
-
-def _one(value, salt, place, found, weighted):
-    found.append(torch.tensor([value], dtype=torch.float64))
-    weighted.append(_weights(salt, place, 1))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -100,11 +105,13 @@ def _weights(salt, place, count):
 class Digest:
     """What is kept of the values of one check, a case each. kinds: what each is, or the name of the error that it raised.
 
-    projections: PROJECTIONS numbers; norm: the root of the sum of squares of all numbers; count: how many there are; whole: whether
-    no number is of a kind that is rounded, and all have to be the same.
+    exact: a hash of lengths, keys, texts and of where numbers are infinite. projections: PROJECTIONS numbers; norm: the root of the
+    sum of squares of all numbers; count: how many there are; whole: whether no number is of a kind that is rounded, and all have to
+    be the same.
     """
 
     kinds: list
+    exact: str
     projections: list
     norm: float
     count: int
@@ -112,7 +119,7 @@ class Digest:
 
     def same(self, other, tolerance):
         """Whether both are of the same values, within `tolerance` of the size of those of `self`."""
-        if self.kinds != other.kinds:
+        if (self.kinds, self.exact) != (other.kinds, other.exact):
             return False
         tolerance = min(tolerance, EXACT) if self.whole else tolerance
         return all(abs(a - b) <= tolerance * self.norm + 1e-300 for a, b in zip(self.projections, other.projections, strict=True))
@@ -123,25 +130,16 @@ class Digest:
 
 def digest(results, salt):
     """The `Digest` of a check's results, in order: {"value": ...} or {"error": name, ...} each."""
-    kinds, found, weighted = [], [], []
+    kinds, found = [], _Leaves(salt)
     for i, result in enumerate(results):
         if "value" in result:
             kinds.append(describe(result["value"]))
-            values, weights = numbers(result["value"], salt, str(i))
-            found.append(values)
-            weighted.append(weights)
+            found.add(result["value"], str(i))
         else:
             kinds.append(f"raises {result['error']}")
         if result.get("changed"):
             kinds[-1] += ", and changes what it was given"
-    values = torch.cat([torch.zeros(0, dtype=torch.float64), *found])
-    weights = torch.cat([torch.zeros(0, PROJECTIONS, dtype=torch.float64), *weighted])
-    whole = not any(_rounded(result["value"]) for result in results if "value" in result)
-    return Digest(kinds, (values @ weights).tolist(), values.norm().item(), len(values), whole)
-
-
-def _rounded(value):
-    """Whether a value holds numbers of a kind that is rounded."""
-    if isinstance(value, (list, dict)):
-        return any(map(_rounded, value.values() if isinstance(value, dict) else value))
-    return isinstance(value, float) or (isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex()))
+    values = torch.cat([torch.zeros(0, dtype=torch.float64), *found.numbers])
+    weights = torch.cat([torch.zeros(0, PROJECTIONS, dtype=torch.float64), *found.weights])
+    projections, norm = (values @ weights).tolist(), values.norm().item()
+    return Digest(kinds, found.exact.hexdigest(), projections, norm, found.count, not found.rounded)
