@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help ready exercises exercise exercise-check run test test-fast lint bench evidence refresh evidence-list verify check compare-published real-model train clean
+.PHONY: help ready exercises exercise exercise-check run test test-fast lint bench bench-peers evidence refresh evidence-list verify check compare-published real-model train clean
 
 help: ## list the targets, and about how long each takes on two cores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,8 +32,11 @@ test-fast: ready ## a part of every chapter's tests: no real model, no full-size
 lint: ready ## ruff: rules and layout; 1 s
 	@$(RUN) -m ruff check . && $(RUN) -m ruff format --check .
 
-bench: ready ## speed, memory and decoding beside transformers, as ratios; a quarter of an hour
+bench: ready ## speed, memory and decoding beside transformers, as ratios; twenty minutes
 	@$(RUN) scripts/bench.py
+
+bench-peers: ready ## build llama-cpp-python, which make bench then compares with; half an hour at most, needs a C++ compiler and cmake
+	@CMAKE_ARGS="-DGGML_NATIVE=OFF" $(RUN) -m pip install --disable-pip-version-check $(PIP_ARGS) --no-deps llama-cpp-python==0.3.36 diskcache==5.6.3
 
 evidence: ready ## run the experiments (make real-model first), refresh all that shows them; 20 min; CHAPTER=ch04 ONLY=ch04.mask MODEL=...
 	@$(RUN) scripts/evidence.py $(if $(CHAPTER),--chapter "$(CHAPTER)") $(if $(ONLY),--only "$(ONLY)") $(if $(MODEL),--model "$(MODEL)")

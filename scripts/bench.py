@@ -33,6 +33,7 @@ from examples.ch10.decode_rate import decode_rates
 from examples.lab.environment import import_transformers
 from examples.lab.script import BadInput, Parser, command, counted, dump_json, number_list, table, whole_number
 from examples.lab.timing import median_after, warn_if_busy
+from scripts.bench_fast import FAST_RUNS, FAST_TOKENS, fast_once, fast_report
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -111,7 +112,7 @@ def child(argv=None):
     """One part in a process of its own: argv is the part, the threads, and the settings as JSON; prints JSON."""
     part, threads, settings = sys.argv[1:] if argv is None else argv
     torch.set_num_threads(int(threads))
-    parts = {"speed": speed_once, "loading": loading_once, "decode": decode_once, "request": request_once}
+    parts = {"speed": speed_once, "loading": loading_once, "decode": decode_once, "request": request_once, "fast": fast_once}
     print(dump_json(parts[part](**json.loads(settings))), end="")
     warn_if_busy()
 
@@ -133,7 +134,7 @@ def middle(rows, key):
     return sorted(rows, key=lambda r: r[key])[(len(rows) - 1) // 2]
 
 
-PARTS = ("speed", "loading", "decode", "request")
+PARTS = ("speed", "loading", "decode", "request", "fast")
 DECODE_RUNS = 5  # each is 64 tokens by three programs
 REQUEST_RUNS, REQUEST_TOKENS = 5, 40
 UNEXPLAINED = 1.0  # per cent of a request, at most
@@ -148,6 +149,8 @@ def options():
     )
     parser.add_argument("--runs", type=whole_number(1), default=9, metavar="N", help="timed turns per process")
     parser.add_argument("--processes", type=whole_number(1), default=3, metavar="N", help="how many processes repeat it")
+    about = "a GGUF file with four-bit weights, for the part fast"
+    parser.add_argument("--fast-model", default="smollm2", metavar="SOURCE", help=about)
     parser.add_argument("--part", choices=["all", *PARTS], default="all", help="only one of the benchmarks")
     return parser
 
@@ -167,7 +170,7 @@ def main(argv=None):
         "processes": args.processes,
         "torch": torch.__version__,
     }
-    run = {"speed": _speed, "loading": _loading, "decode": _decode, "request": _request}
+    run = {"speed": _speed, "loading": _loading, "decode": _decode, "request": _request, "fast": _fast}
     parts = PARTS if args.part == "all" else (args.part,)
     steps = args.processes * sum({"speed": 1}.get(part, 2) for part in parts)
     with tqdm(total=steps, unit="process", file=sys.stderr, disable=not sys.stderr.isatty()) as bar:
@@ -225,6 +228,24 @@ def main(argv=None):
         print(f"{args.processes} processes by what is unexplained:\n")
         heads = ["", "load, ms", "request, ms", "passes, %", "unexplained, %", f"at most {UNEXPLAINED:g}%"]
         print(table(heads, rows))
+
+    if "fast" in value:
+        print("\n" + fast_report(value["fast"], args.fast_model))
+
+
+def _fast(args, bar):
+    """The four-bit step and its peers, on one thread and on two, each in one process; where the model is not here, why."""
+    rows = []
+    for threads in (1, 2):
+        try:
+            found = _in_a_process("fast", threads, source=args.fast_model, tokens=FAST_TOKENS, runs=FAST_RUNS)
+            rows.append({"threads": threads, **found})
+        except BadInput as reason:
+            if args.part == "fast":
+                raise
+            rows.append({"threads": threads, "not_here": str(reason)})
+        bar.update(args.processes)
+    return rows
 
 
 def _request(args, bar):

@@ -16,13 +16,17 @@ from examples.ch05.generate import generate
 from examples.ch05.loop_agreement import library_greedy
 from examples.ch10.kv_cache import Cached
 from examples.ch11.fast_decode import FastDecode
+from examples.lab.script import counted, table
 from examples.lab.timing import in_turns
 
 PROMPT = "The capital of France is"
 PEER = "llama_cpp"  # the module of llama-cpp-python
+FAST_TOKENS, FAST_RUNS = 128, 6
+NAMES = {"fast": "ours, four bits", "plain": "ours, plain cached pass", "transformers": "transformers, float32", "llama.cpp": "llama.cpp"}
 
 
-def decode_once(source, tokens, runs):
+@torch.inference_mode()
+def fast_once(source, tokens, runs):
     """One process's part of the table: {program: tokens per second}, the ratios that the goals are about, and the bytes per token.
 
     same_text: of each program, how many of its first tokens are those of the plain cached pass. llama.cpp computes with activations
@@ -62,6 +66,26 @@ def decode_once(source, tokens, runs):
         "mb_per_token": fast.packed.nbytes / 1e6,
         "gb_per_s": fast.packed.nbytes * rate["fast"] / 1e9,
     }
+
+
+def fast_report(rows, source):
+    """Text of what `fast_once` found for each number of threads, or why it did not run."""
+    there = [r for r in rows if "not_here" not in r]
+    if not there:
+        return f"Decoding {source} from its own four bits: not here, {rows[0]['not_here']}"
+    names = [name for name in NAMES if name in there[0]["per_s"]]
+    cells = [
+        [NAMES[name], *(text for r in there for text in (f"{r['per_s'][name]:.1f}", f"{r['per_s']['fast'] / r['per_s'][name]:.2f}"))]
+        + [there[0]["same_text"][name]]
+        for name in names
+    ]
+    heads = ["tokens per second", *(text for r in there for text in (counted(r["threads"], "thread"), "ours over it")), "same text"]
+    peer = "" if "llama.cpp" in names else "\nllama.cpp is not installed here; `make bench-peers` builds it."
+    return (
+        f"Decoding {there[0]['tokens']} tokens of {source} behind {PROMPT!r}, greedy, batch 1, interleaved; medians of {FAST_RUNS}\n"
+        f"turns after a discarded one. A step reads {there[0]['mb_per_token']:.1f} MB of weights. Same text: first tokens that are the "
+        f"plain pass's.\n\n{table(heads, cells)}{peer}"
+    )
 
 
 def _shared(text, other):

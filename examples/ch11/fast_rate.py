@@ -112,13 +112,14 @@ def report(values):
     ):
         found = [(f"{r[f'{name}_per_s']:.1f}", f"{r[ratio]:.2f}" if ratio else "") for r in v["rows"]]
         cells.append([what, *(text for pair in found for text in pair)])
+    runs = counted(v["runs"], "run")
     on = [counted(r["threads"], "thread") for r in v["rows"]]
     heads = ["tokens per second", *(text for name in on for text in (name, "of floor"))]
     ratios = " and ".join(f"{r['over_library']:.1f} ({name})" for r, name in zip(v["rows"], on, strict=True))
     read = " and ".join(f"{r['read_gb_per_s']:.1f}" for r in v["rows"])
     return "\n".join(
         [
-            f"{v['tokens']} tokens from a prompt of one, greedy; medians of {counted(v['runs'], 'run')} after a discarded one:",
+            f"{v['tokens']} tokens from a prompt of one, greedy; medians of {runs} in turn after a discarded one:",
             "",
             table(heads, cells),
             "",

@@ -33,10 +33,9 @@ from examples.lab.timing import in_turns
 READ, ONE_BY_ONE = 256, 32  # positions of the held text that are compared: read in one pass, and one at a time behind them
 TOKENS, RUNS = 128, 5  # of the prompt that is timed, and timed runs of each path
 # Bounds, by whether a path computes the same function: the largest difference as a part of the largest logit, the least share of
-# positions with the same most probable token, and the most that the loss may change, in nats. The wide ones let through what is no
-# further from float32 than Q4_1 weights are, of which chapter 14 finds that they change one most probable token in ten.
+# positions with the same most probable token, and the most that the loss may change, in nats.
 EXACT = {"relative_difference": 1e-4, "same_argmax_share": 0.99, "loss_change": 1e-4}
-ROUGH = {"relative_difference": 0.05, "same_argmax_share": 0.9, "loss_change": 0.02}
+ROUGH = {"relative_difference": 0.05, "same_argmax_share": 0.95, "loss_change": 0.02}
 
 
 def default_model() -> str:
@@ -252,8 +251,8 @@ EXPERIMENTS = (
     Experiment(
         "ch11.paths-agreement",
         "observation",
-        "Fused attention, a last row alone and compiled blocks give the oracle's logits within 1e-4 of the largest; bfloat16 and "
-        "int8 weights are further off, and the loss moves by less than 0.02 nats.",
+        "Fused attention, a last row alone and compiled blocks give the oracle's logits within 1e-4 of the largest; int8 weights "
+        "with one scale a row change more than one most probable token in twenty, and bfloat16 fewer.",
         "288 positions of one text, one small model, float32 on one kind of processor; paths that cannot run there are not in it.",
         measure_agreement,
         model="smollm2",
@@ -264,8 +263,7 @@ EXPERIMENTS = (
     Experiment(
         "ch11.paths",
         "timing",
-        "Half or a quarter of the bytes do not make a decode step two or four times as fast: each path gains less than the "
-        "roofline allows.",
+        "Half of the bytes do not make a decode step twice as fast: in bfloat16 it gains less than the roofline allows.",
         "One thread of one processor, batch 1, 128 tokens and one behind them; others have other products of bfloat16 and int8.",
         measure,
         model="smollm2",

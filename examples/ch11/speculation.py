@@ -163,7 +163,7 @@ def report(values):
         "",
         table(["text", "tokens", *map(str, range(DRAFTS + 1)), "stood"], rows),
         "",
-        f"The plain loop's tokens, with drafts of {n}, in the passes that the replay says: {same}.",
+        textwrap.fill(f"The plain loop's tokens, with drafts of {n}, in the passes that the replay says: {same}.", 98),
     ]
     if "speed" in values:
         lines += ["", *speed_lines(values["speed"])]

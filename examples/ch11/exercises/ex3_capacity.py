@@ -1,4 +1,4 @@
-r"""How many fit?
+r"""The sequences that fit.
 
 Write the bytes of a cache, the sequences that fit beside the weights, the fewest whose caches outweigh the weights, and the
 tokens per second of a batch that only waits for memory. Then compute both numbers for Llama-3-8B ($8030261248$ parameters, 32
