@@ -1,8 +1,8 @@
 r"""The bound of an operation.
 
 Write the arithmetic intensity of a product of two matrices, the bound that two rates give, and the fewest rows with which a
-matrix earns a machine's ridge. Then take your machine's rates from `examples/ch11/machine.py`, and find that number of rows
-for a matrix of $768 \times 3072$ in float32 and in bfloat16. *Hand in:* the three functions, the numbers for float32, and a
+matrix earns a machine's ridge. Find that number for a matrix of $768 \times 3072$ in float32 and in bfloat16, with the rates
+that `examples/ch11/machine.py` measures on your machine. *Hand in:* the three functions, the numbers for float32, and a
 paragraph. *A right answer shows* the bound on both sides of the ridge, and says why the rows are more than the ridge alone
 would give.
 """

@@ -1,10 +1,9 @@
 r"""Predict a request.
 
-Write the passes of a request, and the time that two rates predict for them, counting two FLOPs for each parameter and
-position and each parameter as read once a pass. Predict a request to `random:gpt2`, whose parameters Chapter 4 counts, with
-256 tokens of prompt and 24 new ones, with your machine's rates; then run it, `examples/ch11/prediction.py` with `--requests
-random:gpt2:256:24`. *Hand in:* the three functions, your numbers, and a paragraph. *A right answer shows* both stages apart,
-each with the limit that it names, and explains the larger of the two errors.
+Write the passes of a request, and the time that two rates predict for them. Predict a request to `random:gpt2` with 256
+tokens of prompt and 24 new ones; then run it, `examples/ch11/prediction.py` with `--requests random:gpt2:256:24`. *Hand in:*
+the three functions, your numbers, and a paragraph. *A right answer shows* both stages apart, each with the limit that it
+names, and explains the larger of the two errors.
 """
 
 EXERCISE = {

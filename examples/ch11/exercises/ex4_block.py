@@ -1,10 +1,9 @@
 r"""A four-bit block.
 
 Write `unpack`, which makes the 32 numbers of a Q4_1 block, and `times`, which multiplies a matrix of such blocks by a vector
-and never makes the matrix, by the formula of [The file's own four bits](#the-files-own-four-bits). Compare the two on
-matrices of your own. *Hand in:* both functions, and a paragraph. *A right answer shows* that the two agree to rounding,
-counts the multiplications that the formula saves for each block, and says why a fast program wants that sum in another order
-than the file has.
+and never makes the matrix, by the formula of the section on four bits. Compare the two on matrices of your own. *Hand in:*
+both functions, and a paragraph. *A right answer shows* that the two agree to rounding, counts the multiplications that the
+formula saves for each block, and says why a fast program wants that sum in another order than the file has.
 """
 
 from torch import Tensor

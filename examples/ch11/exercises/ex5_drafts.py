@@ -1,10 +1,9 @@
 r"""Look it up.
 
-Write drafts from the text so far, with a rule that is not quite the chapter's: the *earliest* place counts, and a draft ends
-where the text ends. Write what a pass makes of a draft, and replay both on a text that is known already. Then do so on the
-ids of a greedy text of your own, for drafts of one to six tokens. *Hand in:* the three functions, and a paragraph with the
-table. *A right answer shows* tokens per pass by the length of the draft, says why the text is the same for every rule, and
-names a text on which longer drafts make decoding slower.
+Write drafts by a rule that is not quite the chapter's: the *earliest* place counts, and a draft ends where the text ends.
+Write what a pass makes of a draft, and replay both on the ids of a greedy text of your own, for drafts of one to six tokens.
+*Hand in:* the three functions, and a paragraph with the table. *A right answer shows* tokens per pass by the length of the
+draft, says why the text is the same for every rule, and names a text on which longer drafts make decoding slower.
 """
 
 EXERCISE = {"id": "ch11.5", "difficulty": 2, "minutes": 60, "points": {"code": 6, "paragraph": 3}}
@@ -31,7 +30,7 @@ def accept(guessed: list[int], chosen: list[int]) -> list[int]:
 
 
 def replay(prompt: list[int], made: list[int], most: int, longest: int) -> list[list[int]]:
-    """[how many ids it drafts, how many it makes] of each pass until `made` stands behind `prompt`, if the model chooses just those.
+    """[how many ids it drafts, how many it makes] of each pass until `made` stands behind `prompt`, if the model chooses those.
 
     No pass drafts more than is still wanted after its own id: with r ids to go at most r - 1, and at most `most`. With most =
     0 every pass makes one.
