@@ -355,7 +355,9 @@ class Class(FolderCase):
         self.again(self.folder / "one", self.folder / "one out")
 
     def kill_in_the_middle(self, command, out):
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        (self.folder / "tmp").mkdir()  # where what a killed run leaves lies
+        environment = os.environ | {"TMPDIR": str(self.folder / "tmp")}
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
         end = time.monotonic() + 60
         while len(list(out.glob("done/*.json"))) < 40 and time.monotonic() < end:
             time.sleep(0.05)

@@ -159,7 +159,7 @@ def write(rows, out, exercises):
     table = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
     table.writeheader()
     for row in rows:
-        table.writerow({**row, "points": "" if row["points"] is None else row["points"], "seconds": _seconds(row)})
+        table.writerow({**row, "points": "" if row["points"] is None else f"{row['points']:g}", "seconds": _seconds(row)})
     write_whole(out / "gradebook.csv", text.getvalue())
     write_whole(out / "results.json", dump_json({"rows": rows}))
     titles = {e.id: e.title for e in exercises}
@@ -193,7 +193,7 @@ def feedback(student, rows, titles):
         lines += ["", f"## {id}: {titles[id]}"]
         for row in (row for row in rows if row["exercise"] == id):
             points = f"of {row['of']:g} points" if row["points"] is None else f"{row['points']:g} of {row['of']:g} points"
-            lines += ["", f"{WORDS[row['part']].capitalize()}: {row['status']}, {points}."]
+            lines += ["", f"{WORDS[row['part']][0].upper()}{WORDS[row['part']][1:]}: {row['status']}, {points}."]
             lines += ["", f"Note: {_plain(row['note'])}."] if row["note"] else []
             lines += [""] if row["checks"] else []
             lines += [

@@ -6,6 +6,7 @@ no network. In "processes" it sees no process but its own, and all of them end w
 """
 
 import ctypes
+import math
 import os
 import resource
 import signal
@@ -104,15 +105,17 @@ def limit(limits, uid):
     """Set the limits on this process and what it starts, and become `uid` where that is not None. There is no way back."""
     memory = limits["memory"] + _mapped()
     each = {"AS": memory, "FSIZE": limits["disk"], "NOFILE": OPEN_FILES, "NPROC": limits["processes"], "CORE": 0}
-    each["CPU"] = int(limits["seconds"]) + 1
+    each["CPU"] = math.ceil(limits["seconds"])
     if uid is None and LINUX:  # the limit is for all that this user runs
         each["NPROC"] += _processes_of(os.getuid())
     for name, value in each.items():
         number = getattr(resource, f"RLIMIT_{name}", None)
         hard = resource.getrlimit(number)[1] if number is not None else 0
         if number is not None and (LINUX or name not in ("AS", "NPROC")):
-            value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            resource.setrlimit(number, (value, value))
+            most = sys.maxsize if hard == resource.RLIM_INFINITY else hard
+            value = min(value, most)
+            top = value + 1 if name == "CPU" and value < most else value  # so that a signal of its own tells of the limit
+            resource.setrlimit(number, (value, top))
     if LINUX:
         for capability in range(64):
             libc.prctl(CAPBSET_DROP, capability, 0, 0, 0)

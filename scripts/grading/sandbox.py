@@ -62,7 +62,11 @@ class Sandbox:
         hidden = [str(path) for path in (ROOT / "scripts", ROOT / "examples", *hidden)]
         self.settings = {"uid": uid, "root": f"{self.folder}/root", "folder": f"{self.folder}/work", "hidden": hidden}
         self.ready, self.level, self.why = False, (), ""
-        self._start(bwrap and jail.LINUX and shutil.which("bwrap") is not None)
+        try:
+            self._start(bwrap and jail.LINUX and shutil.which("bwrap") is not None)
+        except OSError as error:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise BadInput(f"the process that runs submissions does not start: {error}") from None
 
     def _start(self, wrapped):
         self.wrapped = wrapped
@@ -115,7 +119,7 @@ class Sandbox:
         seconds = key.seconds if seconds is None else seconds
         request = {"name": exercise.name, "source": source, "driver": key.driver, "library": library_of(exercise)}
         request["calls"] = [{"function": c["function"], "args": c["args"]} for c in key.calls]
-        limits = {**LIMITS, "seconds": seconds, "wall": 2 * seconds + 3}
+        limits = {**LIMITS, "seconds": seconds, "wall": 3 * seconds + 1}
         (theirs, ours), (results, theirs_too) = os.pipe(), os.pipe()
         try:
             socket.send_fds(self.socket, [json.dumps(limits).encode()], [theirs, theirs_too])
