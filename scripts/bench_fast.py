@@ -22,7 +22,10 @@ from examples.lab.timing import in_turns
 PROMPT = "The capital of France is"
 PEER = "llama_cpp"  # the module of llama-cpp-python
 FAST_TOKENS, FAST_RUNS = 128, 6
-NAMES = {"fast": "ours, four bits", "plain": "ours, plain cached pass", "transformers": "transformers, float32", "llama.cpp": "llama.cpp"}
+NAMES = {
+    **{"fast": "ours, four bits", "plain": "ours, plain cached pass"},
+    **{"transformers": "transformers, float32", "llama.cpp": "llama.cpp"},
+}
 
 
 @torch.inference_mode()
@@ -74,17 +77,19 @@ def fast_report(rows, source):
     if not there:
         return f"Decoding {source} from its own four bits: not here, {rows[0]['not_here']}"
     names = [name for name in NAMES if name in there[0]["per_s"]]
-    cells = [
-        [NAMES[name], *(text for r in there for text in (f"{r['per_s'][name]:.1f}", f"{r['per_s']['fast'] / r['per_s'][name]:.2f}"))]
-        + [there[0]["same_text"][name]]
-        for name in names
-    ]
-    heads = ["tokens per second", *(text for r in there for text in (counted(r["threads"], "thread"), "ours over it")), "same text"]
+    ours, cells = [r["per_s"]["fast"] for r in there], []
+    for name in names:
+        rates = [r["per_s"][name] for r in there]
+        pairs = [(f"{rate:.1f}", f"{fast / rate:.2f}") for fast, rate in zip(ours, rates, strict=True)]
+        cells.append([NAMES[name], *(text for pair in pairs for text in pair), there[0]["same_text"][name]])
+    on = [counted(r["threads"], "thread") for r in there]
+    heads = ["tokens per second", *(text for name in on for text in (name, "ours over it")), "same text"]
     peer = "" if "llama.cpp" in names else "\nllama.cpp is not installed here; `make bench-peers` builds it."
+    first = there[0]
     return (
-        f"Decoding {there[0]['tokens']} tokens of {source} behind {PROMPT!r}, greedy, batch 1, interleaved; medians of {FAST_RUNS}\n"
-        f"turns after a discarded one. A step reads {there[0]['mb_per_token']:.1f} MB of weights. Same text: first tokens that are the "
-        f"plain pass's.\n\n{table(heads, cells)}{peer}"
+        f"Decoding {first['tokens']} tokens of {source} behind {PROMPT!r}, greedy, batch 1, interleaved; medians of {FAST_RUNS}\n"
+        f"turns after a discarded one. A step reads {first['mb_per_token']:.1f} MB of weights. Same text: how many tokens are\nthose "
+        f"of the plain pass before the first that differs.\n\n{table(heads, cells)}{peer}"
     )
 
 

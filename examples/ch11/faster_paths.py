@@ -256,7 +256,7 @@ EXPERIMENTS = (
         "288 positions of one text, one small model, float32 on one kind of processor; paths that cannot run there are not in it.",
         measure_agreement,
         model="smollm2",
-        headline=("paths[path=bfloat16].relative_difference", ".1%"),
+        headline=("paths[path=bfloat16].relative_difference", "g2"),
         digits=2,
         seconds=90,
     ),

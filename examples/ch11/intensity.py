@@ -195,7 +195,7 @@ EXPERIMENTS = (
         "GPT-2 nor Llama-3-8B reaches an H100's ridge at any length that it was made for.",
         "Counts, and rates by a data sheet; what a cache of the processor spares lies between the counts, and nothing is timed.",
         measure,
-        headline=("ridge_flop_per_byte", "int"),
+        headline=("ridge_flop_per_byte", "f0"),
         model="gpt2 and llama-3-8b (their configs; no weights)",
         loads=False,
         movable=False,

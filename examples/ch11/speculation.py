@@ -212,7 +212,7 @@ EXPERIMENTS = (
         "One small model, one prompt of each kind, 80 tokens; where two logits are equal to within rounding, the text may differ.",
         measure,
         model="smollm2",
-        headline=("kinds[kind=a copy].by_draft[draft_tokens=3].tokens_per_pass", ".2f"),
+        headline=("kinds[kind=a_copy].by_draft[draft_tokens=3].tokens_per_pass", "f2"),
         figures={"speculation.svg": draw},
         seconds=90,
     ),
@@ -223,7 +223,7 @@ EXPERIMENTS = (
         "One thread of one processor, float32, batch 1, torch's own products; other kernels for a few positions give other speeds.",
         measure_speed,
         model="smollm2",
-        headline=("kinds[kind=a copy].times_as_fast", "g2"),
+        headline=("kinds[kind=a_copy].times_as_fast", "g2"),
         seconds=150,
     ),
 )

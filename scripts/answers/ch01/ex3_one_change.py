@@ -14,11 +14,11 @@ def request_record(what, stages, seconds):
 
 def fields(record, path=""):
     found = {}
-    for name, value in record.items():
-        if isinstance(value, dict):
-            found |= fields(value, f"{path}{name}.")
+    for name, inner in record.items():
+        if isinstance(inner, dict):
+            found |= fields(inner, f"{path}{name}.")
         else:
-            found[path + name] = value
+            found[path + name] = inner
     return found
 
 

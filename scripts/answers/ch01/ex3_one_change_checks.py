@@ -96,7 +96,7 @@ MUTANTS = [
     Mutant("a negative time is let through", " or min(claimed, default=0) < 0", ""),
     Mutant("the fields of what ran are missing from the record", "{**what, ", "{"),
     Mutant("what was given is changed", "    return {**what, ", "    what.update(stages=stages)\n    return {**what, "),
-    Mutant("a dictionary within a record is compared whole; its fields are asked for", "if isinstance(value, dict):", "if False:"),
+    Mutant("a dictionary within a record is compared whole; its fields are asked for", "if isinstance(inner, dict):", "if False:"),
     Mutant("a field within a field has no path, only its own name", 'f"{path}{name}."', '""'),
     Mutant(
         "the times, which differ every time, count as changes",
@@ -105,8 +105,8 @@ MUTANTS = [
     ),
     Mutant(
         "a setting that happens to be called like a time is passed over within another field",
-        "    for name, value in record.items():\n",
-        "    for name, value in record.items():\n        if name in TIMES:\n            continue\n",
+        "    for name, inner in record.items():\n",
+        "    for name, inner in record.items():\n        if name in TIMES:\n            continue\n",
     ),
     Mutant("a field that the first record lacks is passed over", "sorted({*one, *other})", "sorted(one)"),
     Mutant("a field that the second record lacks is passed over", "sorted({*one, *other})", "sorted(other)"),

@@ -73,13 +73,10 @@ def cases(draw):
     hidden = [pickled(good[0], fetch(draw.choice(GOOD), step), fetch(draw.choice(BAD))) for step in ("STACK_GLOBAL", "EXT") * 2]
     yield "names that are hidden", "names", {"pickles": hidden}
     twice = fetch(draw.choice(GOOD))
-    yield (
-        "a name that is fetched twice",
-        "names",
-        {"pickles": [pickled(twice, good[2], twice), pickled(twice, twice, numbers(draw), good[3])]},
-    )
+    again = [pickled(*[twice] * n, good[n], twice) for n in range(1, 5)] + [pickled(twice, twice, numbers(draw), good[3])]
+    yield "a name that is fetched twice", "names", {"pickles": again}
     broken = [pickled(good[0], good[1])[:-2], pickled(fetch(draw.choice(BAD)))[:-6], b"no pickle at all".hex(), ""]
-    yield "what is no pickle", "names", {"pickles": [*broken, *several[:2]]}
+    yield "what is no pickle", "names", {"pickles": [*broken, *several]}
     fine = [pickled(*good[:n], numbers(draw)) for n in (0, 1, 3, 8)]
     wrong = [pickled(*good[:n], fetch(name), *good[n:4]) for n in (0, 2, 4) for name in BAD]
     yield "pickles of tensors, and others that run code", "verdicts", {"pickles": [*fine, *wrong]}

@@ -20,7 +20,8 @@ def lists(module):
     ends = [left("Ġbanana", merges) for merges in (first, second)]
     facts = {"five merges": len(first) == 5, "five in the second": len(second) == 5, "all differ": len(set(map(tuple, first))) == 5}
     facts |= {"the same five": sorted(first) == sorted(second), "two pieces": len(ends[0]) == 2, "four pieces": len(ends[1]) == 4}
-    facts |= {"pairs of texts": all(len(pair) == 2 and all(isinstance(p, str) and p for p in pair) for pair in first + second)}
+    facts |= {"pairs": all(len(pair) == 2 for pair in first + second), "texts": all(isinstance(p, str) for p in sum(first, []))}
+    facts |= {"the word comes back": ["".join(pieces) for pieces in ends] == ["Ġbanana"] * 2}
     return facts
 
 

@@ -55,7 +55,7 @@ def cases(draw):
         yield "words", "words", {"text": sentence}
     for _ in range(6):
         yield "words", "words", {"text": "".join(draw.choice(SOME) for _ in range(12))}
-    for text in ("", " ", "a", "  a", " \n a", "a  \n", "a\u00a0b", "don't're", "'S"):
+    for text in ("", " ", "a", "  a", " \n a", "a  \n", "a\u00a0b", "don't're", "'S", "a  -- b", "so   ..."):
         yield "words at the edges", "words", {"text": text}
     for _ in range(8):
         word = "".join("abc"[i] for i in draw.ids(3, 14).tolist())

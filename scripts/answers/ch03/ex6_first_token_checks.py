@@ -28,6 +28,8 @@ def cases(draw):
         ("", []),
         ("no [x] here", ["[X]"]),
         ("<|end|>er", ["<|end|>", "<|end|>er"]),
+        ("<|end|>er", ["<|end|>er", "<|end|>"]),
+        (" [X] a  [X]", ["[X]"]),
     ):
         yield "texts without one, and without any to look for", "cut", {"text": some, "special": special}
     yield "texts without one, and without any to look for", "cut", {"text": "aaaa", "special": ["aa", "aaa"]}
