@@ -88,8 +88,8 @@ def fast_report(rows, source):
     first = there[0]
     return (
         f"Decoding {first['tokens']} tokens of {source} behind {PROMPT!r}, greedy, batch 1, interleaved; medians of {FAST_RUNS}\n"
-        f"turns after a discarded one. A step reads {first['mb_per_token']:.1f} MB of weights. Same text: how many tokens are\nthose "
-        f"of the plain pass before the first that differs.\n\n{table(heads, cells)}{peer}"
+        f"turns after a discarded one. A step reads {first['mb_per_token']:.1f} MB of weights. Same text: how many tokens\n"
+        f"are those of the plain pass before the first that differs.\n\n{table(heads, cells)}{peer}"
     )
 
 
