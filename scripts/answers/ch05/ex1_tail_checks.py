@@ -86,7 +86,11 @@ MUTANTS = [
         "torch.zeros_like(before).scatter(0, order, before)",
         "before[order]",
     ),
-    Mutant("the mass is summed by id; it has to be sorted first", "ranked = probabilities[order]", "ranked, order = probabilities, torch.arange(len(order))"),
+    Mutant(
+        "the mass is summed by id; it has to be sorted first",
+        "ranked = probabilities[order]",
+        "ranked, order = probabilities, torch.arange(len(order))",
+    ),
     Mutant("this is the mass behind each token, not before it", "ranked.cumsum(0) - ranked", "ranked.sum() - ranked.cumsum(0)"),
 ]
 

@@ -50,21 +50,49 @@ MUTANTS = [
         BELOW,
         ABOVE.format("ranked.cumsum(-1) > p").replace("    cut[..., 0] = False\n", ""),
     ),
-    Mutant("one token more than the one that crosses is kept", BELOW, ABOVE.format("ranked.cumsum(-1) - ranked - ranked.roll(1, -1) >= p")),
+    Mutant(
+        "one token more than the one that crosses is kept",
+        BELOW,
+        ABOVE.format("ranked.cumsum(-1) - ranked - ranked.roll(1, -1) >= p"),
+    ),
     Mutant("what stands below 1 - p is kept, and the rest is cut", "from_below <= 1 - p", "from_below > 1 - p"),
     Mutant("p and 1 - p are exchanged", "from_below <= 1 - p", "from_below <= p"),
-    Mutant("the mass is summed by id; the row has to be sorted first", "logits.argsort(dim=-1, descending=True, stable=True).flip(-1)", "torch.arange(logits.shape[-1]).expand(logits.shape).flip(-1)"),
+    Mutant(
+        "the mass is summed by id; the row has to be sorted first",
+        "logits.argsort(dim=-1, descending=True, stable=True).flip(-1)",
+        "torch.arange(logits.shape[-1]).expand(logits.shape).flip(-1)",
+    ),
     Mutant("the marks are not put back at the places of their ids", "cut.scatter(-1, order, cut)", "cut"),
-    Mutant("the marks go back to the wrong ids: the order is used where its inverse is needed", "cut.scatter(-1, order, cut)", "cut.gather(-1, order)"),
+    Mutant(
+        "the marks go back to the wrong ids: the order is used where its inverse is needed",
+        "cut.scatter(-1, order, cut)",
+        "cut.gather(-1, order)",
+    ),
     Mutant("what is cut is set to 0, which is a logit like any other", "-math.inf)", "0.0)"),
     Mutant("this cuts tokens whose own probability is below 1 - p", "dim=-1).cumsum(-1)", "dim=-1)"),
     Mutant("the sum runs over the rows, not over the tokens of a row", ".cumsum(-1)", ".cumsum(0)"),
-    Mutant("of equal logits the higher ids stay; the lower ones should", "logits.argsort(dim=-1, descending=True, stable=True).flip(-1)", "logits.argsort(dim=-1, stable=True)"),
-    Mutant("at p = 1 tokens of tiny probability are cut: a sum from above is rounded to 1 before it reaches them", BELOW, ABOVE.format("ranked.cumsum(-1) - ranked >= p")),
-    Mutant("the kept set of the first row is taken for every row", "cut[..., -1] = False", "cut[..., -1] = False\n    cut = cut.reshape(-1, cut.shape[-1])[0].expand(cut.shape).clone()"),
+    Mutant(
+        "of equal logits the higher ids stay; the lower ones should",
+        "logits.argsort(dim=-1, descending=True, stable=True).flip(-1)",
+        "logits.argsort(dim=-1, stable=True)",
+    ),
+    Mutant(
+        "at p = 1 tokens of tiny probability are cut: a sum from above is rounded to 1 before it reaches them",
+        BELOW,
+        ABOVE.format("ranked.cumsum(-1) - ranked >= p"),
+    ),
+    Mutant(
+        "the kept set of the first row is taken for every row",
+        "cut[..., -1] = False",
+        "cut[..., -1] = False\n    cut = cut.reshape(-1, cut.shape[-1])[0].expand(cut.shape).clone()",
+    ),
     Mutant("everything is turned to float32 on the way", "return logits.masked_fill", "return logits.float().masked_fill"),
     Mutant("the logits that were given are changed in place", "logits.masked_fill(", "logits.masked_fill_("),
-    Mutant("these are probabilities; the logits are asked for", "return logits.masked_fill", "return torch.softmax(logits, -1).masked_fill"),
+    Mutant(
+        "these are probabilities; the logits are asked for",
+        "return logits.masked_fill",
+        "return torch.softmax(logits, -1).masked_fill",
+    ),
 ]
 
 # the rule may be broken at its border in several ways: with the token that reaches p exactly cut as well, or not, and at p = 1

@@ -37,28 +37,68 @@ def mask_in(module, lengths, name):
 '''
 
 MUTANTS = [
-    Mutant("the padding stands on the right", "[pad] * (T - len(p)) + p", "p + [pad] * (T - len(p))", (("[0] * (T - len(p)) + list(range(len(p)))", "list(range(len(p))) + [0] * (T - len(p))"),)),
-    Mutant("positions are counted from the padding on, so that they depend on the longest prompt", "[0] * (T - len(p)) + list(range(len(p)))", "list(range(T))"),
+    Mutant(
+        "the padding stands on the right",
+        "[pad] * (T - len(p)) + p",
+        "p + [pad] * (T - len(p))",
+        (("[0] * (T - len(p)) + list(range(len(p)))", "list(range(len(p))) + [0] * (T - len(p))"),),
+    ),
+    Mutant(
+        "positions are counted from the padding on, so that they depend on the longest prompt",
+        "[0] * (T - len(p)) + list(range(len(p)))",
+        "list(range(T))",
+    ),
     Mutant("positions begin at 1", "list(range(len(p)))", "list(range(1, len(p) + 1))"),
-    Mutant("positions of the padding are negative, which would read the table from its end", "[0] * (T - len(p)) + list(range(len(p)))", "list(range(len(p) - T, len(p)))"),
+    Mutant(
+        "positions of the padding are negative, which would read the table from its end",
+        "[0] * (T - len(p)) + list(range(len(p)))",
+        "list(range(len(p) - T, len(p)))",
+    ),
     Mutant("the padding is always id 0, whatever `pad` is", "[pad] *", "[0] *"),
-    Mutant("long prompts are cut to the shortest", "T = max(map(len, prompts))", "T = min(map(len, prompts))", (("[pad] * (T - len(p)) + p", "p[-T:]"), ("[0] * (T - len(p)) + list(range(len(p)))", "list(range(T))"))),
+    Mutant(
+        "long prompts are cut to the shortest",
+        "T = max(map(len, prompts))",
+        "T = min(map(len, prompts))",
+        (("[pad] * (T - len(p)) + p", "p[-T:]"), ("[0] * (T - len(p)) + list(range(len(p)))", "list(range(T))")),
+    ),
     Mutant("the padding can be seen: the mask is only causal", "(j <= i) & (j >= first)", "(j <= i) & (j >= 0 * first)"),
     Mutant("what comes can be seen: the mask hides the padding only", "(j <= i) & (j >= first)", "(j >= first) & (i >= 0)"),
     Mutant("the position itself is hidden", "j <= i", "j < i"),
     Mutant("the padding's last position can be seen: one too few is hidden", "j >= first", "j >= first - 1"),
     Mutant("a row's first own token is hidden: one too many", "j >= first", "j > first"),
-    Mutant("the mask hides the length where the padding should be hidden", "T - torch.tensor(lengths)[:, None, None]", "torch.tensor(lengths)[:, None, None]"),
+    Mutant(
+        "the mask hides the length where the padding should be hidden",
+        "T - torch.tensor(lengths)[:, None, None]",
+        "torch.tensor(lengths)[:, None, None]",
+    ),
     Mutant("rows and columns are exchanged: the padding's queries are masked and not its keys", "j >= first", "i >= first"),
-    Mutant("one mask, that of the first row, is used for the whole batch", "torch.tensor(lengths)[:, None, None]", "torch.tensor(lengths[:1] * len(lengths))[:, None, None]"),
+    Mutant(
+        "one mask, that of the first row, is used for the whole batch",
+        "torch.tensor(lengths)[:, None, None]",
+        "torch.tensor(lengths[:1] * len(lengths))[:, None, None]",
+    ),
     Mutant("the mask has no axis for the heads: [B, T, T] where [B, 1, T, T] is asked for", ".to(dtype)[:, None]", ".to(dtype)"),
     Mutant("the mask's dtype is not the one asked for", ".to(dtype)[:, None]", "[:, None]"),
-    Mutant("a row that sees nothing is NaN: zero divided by zero", ".masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)", ""),
-    Mutant("a row that sees nothing gets equal weights, as with a large finite number for minus infinity", "torch.softmax(scores, dim=-1).masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)", "torch.softmax(scores.clamp(min=torch.finfo(scores.dtype).min), dim=-1)"),
-    Mutant("the largest score is not subtracted, and the exponential overflows", "torch.softmax(scores, dim=-1).masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)", "(scores.exp() / scores.exp().sum(-1, keepdim=True)).masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)"),
+    Mutant(
+        "a row that sees nothing is NaN: zero divided by zero", ".masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)", ""
+    ),
+    Mutant(
+        "a row that sees nothing gets equal weights, as with a large finite number for minus infinity",
+        "torch.softmax(scores, dim=-1).masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)",
+        "torch.softmax(scores.clamp(min=torch.finfo(scores.dtype).min), dim=-1)",
+    ),
+    Mutant(
+        "the largest score is not subtracted, and the exponential overflows",
+        "torch.softmax(scores, dim=-1).masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)",
+        "(scores.exp() / scores.exp().sum(-1, keepdim=True)).masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)",
+    ),
     Mutant("softmax runs over the wrong axis", "torch.softmax(scores, dim=-1)", "torch.softmax(scores, dim=0)"),
     Mutant("everything is turned to float32 on the way", "torch.softmax(scores, dim=-1)", "torch.softmax(scores.float(), dim=-1)"),
-    Mutant("the scores that were given are changed in place", "torch.softmax(scores, dim=-1)", "torch.softmax(scores.sub_(1.0), dim=-1)"),
+    Mutant(
+        "the scores that were given are changed in place",
+        "torch.softmax(scores, dim=-1)",
+        "torch.softmax(scores.sub_(1.0), dim=-1)",
+    ),
 ]
 
 RUBRIC = """
