@@ -2,8 +2,8 @@ r"""Left padding.
 
 Write the batch of unequal prompts, which `generate` in `examples/ch05/generate.py` runs without padding, in the usual way: with
 padding on the left, a mask and shifted positions. `forward` in `examples/ch04/gpt2_from_scratch.py` is the pass to change. *Hand
-in:* the three functions, and a paragraph with the batch's tokens beside those of each row alone, with the mask and without. *A right
-answer shows* the fully masked row and what softmax makes of it.
+in:* the three functions, and a paragraph with the batch's tokens beside those of each row alone, with the mask and without. *A
+right answer shows* the fully masked row and what softmax makes of it.
 """
 
 import torch

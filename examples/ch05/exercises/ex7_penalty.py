@@ -1,10 +1,10 @@
 r"""A penalty.
 
-Write the penalty for tokens that the text already has as several tools do, which divide their logits by a constant; a right one; and
-the measure of repetition. Put the penalty before `choose` in `examples/ch05/sampling.py` sees the logits. *Hand in:* the three
-functions, and a paragraph on what it does to repetition, as `repeated` in `examples/ch05/repetition.py` counts it, in greedy and in
-sampled text, with a row of probabilities with negative logits before and after. *A right answer shows* that dividing a negative
-logit makes its token *more* probable, and corrects that.
+Write the penalty for tokens that the text already has as several tools do, which divide their logits by a constant; a right one;
+and the measure of repetition. Put the penalty before `choose` in `examples/ch05/sampling.py` sees the logits. *Hand in:* the
+three functions, and a paragraph on what it does to repetition, as `repeated` in `examples/ch05/repetition.py` counts it, in
+greedy and in sampled text, with a row of probabilities with negative logits before and after. *A right answer shows* that
+dividing a negative logit makes its token *more* probable, and corrects that.
 """
 
 from torch import Tensor
@@ -13,8 +13,8 @@ EXERCISE = {"id": "ch05.7", "difficulty": 1, "minutes": 60, "points": {"code": 5
 
 
 def divided(logits: Tensor, ids: list[int], constant: float) -> Tensor:
-    """Logits [V] of which those of the tokens in the text `ids` are divided by a constant above 1, once each, however often the token
-    is there. The logits that were given stay as they are, and so does the dtype."""
+    """Logits [V] of which those of the tokens in the text `ids` are divided by a constant above 1, once each, however often the
+    token is there. The logits that were given stay as they are, and so does the dtype."""
     raise NotImplementedError
 
 

@@ -1,9 +1,10 @@
 r"""The split that hurts.
 
-Write positions, mask and attention of a chunk behind a cache. Then change `mask_after` in `examples/ch10/kv_cache.py` so that the mask
-is aligned top left, and run `compare_splits` in `examples/ch10/cache_parity.py`. Let it keep `None` for a single token. *Hand in:* the
-three functions, how many of the five ways notice, and a paragraph on which do and which do not. *A right answer shows* that neither
-feeding all at once nor feeding single tokens after a prompt can notice, and says why a test with one split is not enough.
+Write positions, mask and attention of a chunk behind a cache. Then change `mask_after` in `examples/ch10/kv_cache.py` so that the
+mask is aligned top left, and run `compare_splits` in `examples/ch10/cache_parity.py`. Let it keep `None` for a single token.
+*Hand in:* the three functions, how many of the five ways notice, and a paragraph on which do and which do not. *A right answer
+shows* that neither feeding all at once nor feeding single tokens after a prompt can notice, and says why a test with one split is
+not enough.
 """
 
 from torch import Tensor

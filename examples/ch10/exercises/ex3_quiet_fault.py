@@ -12,8 +12,8 @@ EXERCISE = {"id": "ch10.3", "difficulty": 2, "minutes": 90, "points": {"code": 6
 
 
 def ring_slots(fed: int, capacity: int) -> list[int]:
-    """The position that each of `capacity` slots of a ring buffer holds after `fed` positions, -1 for a slot that is empty; position
-    t goes to slot t modulo the capacity, over what is there."""
+    """The position that each of `capacity` slots of a ring buffer holds after `fed` positions, -1 for a slot that is empty;
+    position t goes to slot t modulo the capacity, over what is there."""
     raise NotImplementedError
 
 

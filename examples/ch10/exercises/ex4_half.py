@@ -1,9 +1,9 @@
 r"""Half the bytes.
 
-Write the cache, with a dtype of its own. Then keep the book's cache in bfloat16 while the weights stay in float32: convert back in
-`KVCache.extend` of `examples/ch10/kv_cache.py`, and drop the check in `stream_cached` that refuses it. *Hand in:* the class, the
-bytes and the largest difference of a logit over a full context, and a paragraph on these and on the first greedy token that changes,
-if one does. *A right answer shows* the difference beside that of computing everything in bfloat16.
+Write the cache, with a dtype of its own. Then keep the book's cache in bfloat16 while the weights stay in float32: convert back
+in `KVCache.extend` of `examples/ch10/kv_cache.py`, and drop the check in `stream_cached` that refuses it. *Hand in:* the class,
+the bytes and the largest difference of a logit over a full context, and a paragraph on these and on the first greedy token that
+changes, if one does. *A right answer shows* the difference beside that of computing everything in bfloat16.
 """
 
 import torch
@@ -16,7 +16,7 @@ EXERCISE = {
     "points": {"code": 8, "numbers": 2, "paragraph": 2},
     "numbers": {
         "cache_bytes": "bytes of keys and values of the embedded model's cache in bfloat16, one sequence of its full context",
-        "largest_difference_percent": "largest difference of a logit to the oracle's, 256 random ids, per cent of the largest logit",
+        "largest_difference_percent": "largest difference of a logit to the oracle's, 256 random ids, per cent of its largest logit",
     },
 }
 

@@ -1,9 +1,9 @@
 r"""A window with a cache.
 
 Write what a cache with a window needs, and how far two sets of logits are apart. Then give the embedded model a window of 64, the
-argument `window` of `generate` in `examples/ch05/generate.py`, and keep the cache without recomputing when the window moves. *Hand
-in:* the four functions, and a paragraph on how far the logits are from the windowed oracle's at each step. *A right answer shows* that
-they are not equal, and names both reasons.
+argument `window` of `generate` in `examples/ch05/generate.py`, and keep the cache without recomputing when the window moves.
+*Hand in:* the four functions, and a paragraph on how far the logits are from the windowed oracle's at each step. *A right answer
+shows* that they are not equal, and names both reasons.
 """
 
 from torch import Tensor
@@ -24,8 +24,9 @@ def slide(old: Tensor, new: Tensor, window: int) -> Tensor:
 
 
 def places(t: int, window: int) -> tuple[list[int], list[int]]:
-    """For the tokens that a window shows at a text of t tokens, oldest first: the positions that the windowed oracle gives them, which
-    counts from 0 in each window, and those at which a cache computed their pairs that kept on counting and never recomputed."""
+    """For the tokens that a window shows at a text of t tokens, oldest first: the positions that the windowed oracle gives them,
+    which counts from 0 in each window, and those at which a cache computed their pairs that kept on counting and never
+    recomputed."""
     raise NotImplementedError
 
 

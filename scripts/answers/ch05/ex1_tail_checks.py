@@ -70,7 +70,8 @@ MUTANTS = [
     Mutant("what top-k cuts is set to 0, which is a logit like any other", "order[..., k:], -math.inf", "order[..., k:], 0.0"),
     Mutant(
         "all logits that tie with the k-th are kept; there are to be k of them",
-        "    order = logits.argsort(dim=-1, descending=True, stable=True)\n    return logits.scatter(-1, order[..., k:], -math.inf)",
+        "    order = logits.argsort(dim=-1, descending=True, stable=True)\n"
+        "    return logits.scatter(-1, order[..., k:], -math.inf)",
         "    least = logits.sort(-1, descending=True).values[..., min(k, logits.shape[-1]) - 1, None]\n"
         "    return torch.where(logits < least, -math.inf, logits)",
     ),

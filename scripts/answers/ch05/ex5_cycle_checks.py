@@ -48,7 +48,7 @@ def cases(draw):
         yield "equal logits", "written", even
     for start, length, window in ((0, 1, 2), (3, 4, 2), (5, 3, 3), (2, 6, 4), (7, 2, 5), (4, 5, 1), (6, 3, 7)):
         body = [100 + i for i in draw.order(length)]
-        ids = [i for i in draw.order(start)] + body * (window + 3)
+        ids = draw.order(start) + body * (window + 3)
         yield "the cycle", "cycle", {"ids": ids[: start + 2 * length + window + draw.whole(0, 3)], "window": window}
     for window in (2, 3, 4):  # one id alone comes back often, a run of two later
         ids = [1, 2, 1, 3, 1, 4] + [5, 6, 5, 7] * 5
@@ -113,5 +113,5 @@ MUTANTS = [
 
 RUBRIC = """
 1 point: entry and length for ten prompts and three windows, and what of it changes with the window.
-1 point: a step depends on the window alone, and there are finitely many windows: one comes back, or the text ends; then all repeats.
+1 point: a step depends on the window alone, and windows are finitely many: one comes back, or the text ends; then all repeats.
 """

@@ -88,7 +88,8 @@ MUTANTS = [
     Mutant(
         "a token that is there often is penalised as often",
         "return torch.where(there, smaller, logits)",
-        "c = constant ** torch.bincount(torch.tensor(ids), minlength=len(logits))\n    return torch.where(logits > 0, logits / c, logits * c).to(logits.dtype)",
+        "c = constant ** torch.bincount(torch.tensor(ids), minlength=len(logits))\n"
+        "    return torch.where(logits > 0, logits / c, logits * c).to(logits.dtype)",
     ),
     Mutant("runs of n + 1 tokens are compared", "ids[t - n + 1 : t + 1]) if t >= n - 1", "ids[t - n : t + 1]) if t >= n"),
     Mutant("runs of n - 1 tokens are compared", "ids[t - n + 1 : t + 1]", "ids[t - n + 2 : t + 1]"),

@@ -38,11 +38,27 @@ MUTANTS = [
     Mutant("the mask is aligned top left: the newest token sees the beginning", "triu(past + 1)", "triu(1)"),
     Mutant("the mask hides the token itself", "triu(past + 1)", "triu(past)"),
     Mutant("the mask shows the next token", "triu(past + 1)", "triu(past + 2)"),
-    Mutant("the mask hides the cache, and shows the new tokens", ".triu(past + 1)", ".triu(past + 1) + torch.cat([torch.full((new, past), -math.inf), torch.zeros(new, new)], 1)"),
+    Mutant(
+        "the mask hides the cache, and shows the new tokens",
+        ".triu(past + 1)",
+        ".triu(past + 1) + torch.cat([torch.full((new, past), -math.inf), torch.zeros(new, new)], 1)",
+    ),
     Mutant("the mask hides nothing", "torch.full((new, past + new), -math.inf).triu(past + 1)", "torch.zeros(new, past + new)"),
-    Mutant("the mask has no columns for the cache", "torch.full((new, past + new), -math.inf).triu(past + 1)", "torch.full((new, new), -math.inf).triu(1)"),
-    Mutant("the mask is of the whole text, with the rows of the cache", "torch.full((new, past + new), -math.inf).triu(past + 1)", "torch.full((past + new, past + new), -math.inf).triu(1)"),
-    Mutant("the attention takes all keys for new ones: its mask begins at the first", "mask_after(S - T, T)", "torch.full((T, S), -math.inf).triu(1)"),
+    Mutant(
+        "the mask has no columns for the cache",
+        "torch.full((new, past + new), -math.inf).triu(past + 1)",
+        "torch.full((new, new), -math.inf).triu(1)",
+    ),
+    Mutant(
+        "the mask is of the whole text, with the rows of the cache",
+        "torch.full((new, past + new), -math.inf).triu(past + 1)",
+        "torch.full((past + new, past + new), -math.inf).triu(1)",
+    ),
+    Mutant(
+        "the attention takes all keys for new ones: its mask begins at the first",
+        "mask_after(S - T, T)",
+        "torch.full((T, S), -math.inf).triu(1)",
+    ),
     Mutant("the attention has no mask", " + mask_after(S - T, T).to(q.dtype)", ""),
     Mutant("the scores are not scaled", " / math.sqrt(q.shape[-1])", ""),
     Mutant("the scores are divided by dh, not by its root", "math.sqrt(q.shape[-1])", "q.shape[-1]"),
@@ -55,7 +71,12 @@ MUTANTS = [
 ]
 
 RANGES = {"ways_that_notice": (2, 2)}
-MISTAKES = {"ways_that_notice": [(3, 3, "one of these does not notice: feeding the rest one by one, or all at once"), (5, 5, "`None` is to stay for a single token")]}
+MISTAKES = {
+    "ways_that_notice": [
+        (3, 3, "one of these does not notice: feeding the rest one by one, or all at once"),
+        (5, 5, "`None` is to stay for a single token"),
+    ]
+}
 
 RUBRIC = """
 1 point: those with a chunk of several tokens behind a cache notice; all at once has no past, and one token has nothing to hide.

@@ -67,10 +67,21 @@ MUTANTS = [
     Mutant("one token too few is made", "range(tokens)", "range(max(1, tokens - 1))"),
     Mutant("one token too many is made", "range(tokens)", "range(tokens + 1)"),
     Mutant("the prompt is returned as well", "return made", "return prompt + made"),
-    Mutant("the prompt that was given grows", "made, new = [], list(prompt)", "made, new = [], list(prompt)\n    given = prompt", (("    return made", "    given += made\n    return made"),)),
-    Mutant("of equal logits the highest id is taken", "int(feed(new)[-1].argmax())", "(lambda z: len(z) - 1 - int(z.flip(0).argmax()))(feed(new)[-1])"),
+    Mutant(
+        "the prompt that was given grows",
+        "made, new = [], list(prompt)",
+        "made, new = [], list(prompt)\n    given = prompt",
+        (("    return made", "    given += made\n    return made"),),
+    ),
+    Mutant(
+        "of equal logits the highest id is taken",
+        "int(feed(new)[-1].argmax())",
+        "(lambda z: len(z) - 1 - int(z.flip(0).argmax()))(feed(new)[-1])",
+    ),
     Mutant("each step is counted as one position, as with a cache", "m * P + m * (m - 1) // 2", "P + m - 1"),
-    Mutant("the first step is counted with a new token that is not there yet", "m * P + m * (m - 1) // 2", "m * P + m * (m + 1) // 2"),
+    Mutant(
+        "the first step is counted with a new token that is not there yet", "m * P + m * (m - 1) // 2", "m * P + m * (m + 1) // 2"
+    ),
     Mutant("the growth of the text is left out", "m * P + m * (m - 1) // 2", "m * P"),
     Mutant("the prompt is counted once, as if it were cached", "m * P + m * (m - 1) // 2", "P + m * (m - 1) // 2"),
     Mutant("the last token is counted though nothing fed it", "P + m - 1 + feed_last", "P + m"),

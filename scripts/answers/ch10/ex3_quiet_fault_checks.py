@@ -41,29 +41,65 @@ def cases(draw):
 
 
 MUTANTS = [
-    Mutant("the ring stops when it is full: nothing is written over", "slots[t % capacity] = t", "slots[t % capacity] = t if t < capacity else slots[t % capacity]"),
-    Mutant("the slots are in the order of their positions, as a shift would leave them", "return slots", "return sorted(slots, key=lambda t: (t < 0, t))"),
+    Mutant(
+        "the ring stops when it is full: nothing is written over",
+        "slots[t % capacity] = t",
+        "slots[t % capacity] = t if t < capacity else slots[t % capacity]",
+    ),
+    Mutant(
+        "the slots are in the order of their positions, as a shift would leave them",
+        "return slots",
+        "return sorted(slots, key=lambda t: (t < 0, t))",
+    ),
     Mutant("the slots hold how often they were written, not a position", "slots[t % capacity] = t", "slots[t % capacity] += 1"),
     Mutant("slots and positions are counted from 1", "slots[t % capacity] = t", "slots[t % capacity] = t + 1"),
     Mutant("the ring begins at slot 1", "slots[t % capacity] = t", "slots[(t + 1) % capacity] = t"),
     Mutant("one position too few was fed", "range(fed)", "range(fed - 1)"),
     Mutant("an empty slot is taken for position 0", "[-1] * capacity", "[0] * capacity"),
-    Mutant("this is the last wrong position, not the first", "int(far.int().argmax())", "len(far) - 1 - int(far.int().flip(0).argmax())"),
-    Mutant("this is the position that is farthest off, not the first one", "int(far.int().argmax())", "int((ours - oracle).abs().amax(-1).argmax())"),
+    Mutant(
+        "this is the last wrong position, not the first",
+        "int(far.int().argmax())",
+        "len(far) - 1 - int(far.int().flip(0).argmax())",
+    ),
+    Mutant(
+        "this is the position that is farthest off, not the first one",
+        "int(far.int().argmax())",
+        "int((ours - oracle).abs().amax(-1).argmax())",
+    ),
     Mutant("the bound is absolute, not beside the largest logit", "bound * oracle.abs().max()", "bound"),
-    Mutant("the bound is beside the largest logit of the position itself", "bound * oracle.abs().max()", "bound * oracle.abs().amax(-1)"),
-    Mutant("the magnitude of the difference is not taken: what is too small is not seen", "(ours - oracle).abs().amax(-1)", "(ours - oracle).amax(-1)"),
-    Mutant("the mean difference of a position is compared, in which one wrong logit drowns", ".abs().amax(-1) >", ".abs().mean(-1) >"),
+    Mutant(
+        "the bound is beside the largest logit of the position itself",
+        "bound * oracle.abs().max()",
+        "bound * oracle.abs().amax(-1)",
+    ),
+    Mutant(
+        "the magnitude of the difference is not taken: what is too small is not seen",
+        "(ours - oracle).abs().amax(-1)",
+        "(ours - oracle).amax(-1)",
+    ),
+    Mutant(
+        "the mean difference of a position is compared, in which one wrong logit drowns", ".abs().amax(-1) >", ".abs().mean(-1) >"
+    ),
     Mutant("where nothing is wrong, this says position 0", " if far.any() else -1", ""),
     Mutant("the positions with the same argmax are counted", "!= oracle", "== oracle"),
     Mutant("argmax is taken over the positions", "ours.argmax(-1) != oracle.argmax(-1)", "ours.argmax(0) != oracle.argmax(0)"),
-    Mutant("this says whether any argmax changed, not at how many positions", "oracle.argmax(-1)).sum()", "oracle.argmax(-1)).any()"),
+    Mutant(
+        "this says whether any argmax changed, not at how many positions", "oracle.argmax(-1)).sum()", "oracle.argmax(-1)).any()"
+    ),
     Mutant("all equal places are counted, those behind the first difference too", "same.int().cumprod(0).sum()", "same.sum()"),
     Mutant("only the first sequence of a batch is compared", ".all(0)", "[0]"),
     Mutant("it is enough that one sequence agrees", ".all(0)", ".any(0)"),
     Mutant("the lengths are compared, not the ids", "return int(same.int().cumprod(0).sum())", "return n"),
-    Mutant("a text that agrees to its end counts as one position less", "return int(same.int().cumprod(0).sum())", "return min(n - 1, int(same.int().cumprod(0).sum())) if n else 0"),
-    Mutant("a cache of one sequence is compared with each of a batch", "if held.shape[0] != ids.shape[0]:", "if held.shape[0] not in (1, ids.shape[0]):"),
+    Mutant(
+        "a text that agrees to its end counts as one position less",
+        "return int(same.int().cumprod(0).sum())",
+        "return min(n - 1, int(same.int().cumprod(0).sum())) if n else 0",
+    ),
+    Mutant(
+        "a cache of one sequence is compared with each of a batch",
+        "if held.shape[0] != ids.shape[0]:",
+        "if held.shape[0] not in (1, ids.shape[0]):",
+    ),
 ]
 
 RUBRIC = """

@@ -132,33 +132,120 @@ def cases(draw):
 
 
 MUTANTS = [
-    Mutant("each chunk is written at the beginning, over what is there", "self.keys[layer, :, :, self.length : end] = k", "self.keys[layer, :, :, : k.shape[2]] = k", (("self.values[layer, :, :, self.length : end] = v", "self.values[layer, :, :, : v.shape[2]] = v"),)),
-    Mutant("only the new keys and values come back, not the old ones", "self.keys[layer, :, :, :end].to(k.dtype), self.values[layer, :, :, :end].to(k.dtype)", "self.keys[layer, :, :, self.length : end].to(k.dtype), self.values[layer, :, :, self.length : end].to(k.dtype)"),
-    Mutant("the whole capacity comes back, with what was never written", "self.keys[layer, :, :, :end].to(k.dtype), self.values[layer, :, :, :end].to(k.dtype)", "self.keys[layer].to(k.dtype), self.values[layer].to(k.dtype)"),
-    Mutant("the new position is missing from what comes back", "return self.keys[layer, :, :, :end]", "end = max(1, end - 1)\n        return self.keys[layer, :, :, :end]"),
-    Mutant("keys and values are exchanged", "return self.keys[layer, :, :, :end].to(k.dtype), self.values[layer, :, :, :end].to(k.dtype)", "return self.values[layer, :, :, :end].to(k.dtype), self.keys[layer, :, :, :end].to(k.dtype)"),
+    Mutant(
+        "each chunk is written at the beginning, over what is there",
+        "self.keys[layer, :, :, self.length : end] = k",
+        "self.keys[layer, :, :, : k.shape[2]] = k",
+        (("self.values[layer, :, :, self.length : end] = v", "self.values[layer, :, :, : v.shape[2]] = v"),),
+    ),
+    Mutant(
+        "only the new keys and values come back, not the old ones",
+        "self.keys[layer, :, :, :end].to(k.dtype), self.values[layer, :, :, :end].to(k.dtype)",
+        "self.keys[layer, :, :, self.length : end].to(k.dtype), self.values[layer, :, :, self.length : end].to(k.dtype)",
+    ),
+    Mutant(
+        "the whole capacity comes back, with what was never written",
+        "self.keys[layer, :, :, :end].to(k.dtype), self.values[layer, :, :, :end].to(k.dtype)",
+        "self.keys[layer].to(k.dtype), self.values[layer].to(k.dtype)",
+    ),
+    Mutant(
+        "the new position is missing from what comes back",
+        "return self.keys[layer, :, :, :end]",
+        "end = max(1, end - 1)\n        return self.keys[layer, :, :, :end]",
+    ),
+    Mutant(
+        "keys and values are exchanged",
+        "return self.keys[layer, :, :, :end].to(k.dtype), self.values[layer, :, :, :end].to(k.dtype)",
+        "return self.values[layer, :, :, :end].to(k.dtype), self.keys[layer, :, :, :end].to(k.dtype)",
+    ),
     Mutant("the keys are kept as values too", "self.length : end] = v", "self.length : end] = k"),
-    Mutant("all layers write into the first", "        end = self.length + k.shape[2]\n", "        end, layer = self.length + k.shape[2], 0\n"),
-    Mutant("only the first sequence of a batch is kept", "self.keys[layer, :, :, self.length : end] = k", "self.keys[layer, :1, :, self.length : end] = k[:1]", (("self.values[layer, :, :, self.length : end] = v", "self.values[layer, :1, :, self.length : end] = v[:1]"),)),
-    Mutant("the length moves with each layer, so that the next one writes one place further", "        return self.keys[layer, :, :, :end]", "        self.length = end\n        return self.keys[layer, :, :, :end]", (("        end = self.length + ids.shape[1]\n        self.ids[:, self.length : end] = ids\n        self.length = end\n", "        self.ids[:, self.length - ids.shape[1] : self.length] = ids\n"),)),
-    Mutant("what comes back is in the dtype of the cache, not of k", "self.keys[layer, :, :, :end].to(k.dtype), self.values[layer, :, :, :end].to(k.dtype)", "self.keys[layer, :, :, :end].clone(), self.values[layer, :, :, :end].clone()"),
-    Mutant("the dtype is not used: all is kept in float32", "torch.zeros(shape, dtype=store), torch.zeros(shape, dtype=store)", "torch.zeros(shape), torch.zeros(shape)"),
-    Mutant("what comes back is in float32, whatever k is", "self.keys[layer, :, :, :end].to(k.dtype), self.values[layer, :, :, :end].to(k.dtype)", "self.keys[layer, :, :, :end].float(), self.values[layer, :, :, :end].float()"),
-    Mutant("the keys alone are kept in half the bytes", "dtype=store), torch.zeros(shape, dtype=store)", "dtype=store), torch.zeros(shape)"),
-    Mutant("the new positions come back as they were given, not as they are kept: only old ones are rounded", "        self.keys[layer, :, :, self.length : end] = k\n", "        self.keys[layer, :, :, self.length : end] = k\n        if self.keys.dtype.itemsize == 2:\n            self.values[layer, :, :, self.length : end] = v\n            n = self.length\n            old = self.keys[layer, :, :, :n].to(k.dtype), self.values[layer, :, :, :n].to(k.dtype)\n            return torch.cat([old[0], k], 2), torch.cat([old[1], v], 2)\n"),
+    Mutant(
+        "all layers write into the first",
+        "        end = self.length + k.shape[2]\n",
+        "        end, layer = self.length + k.shape[2], 0\n",
+    ),
+    Mutant(
+        "only the first sequence of a batch is kept",
+        "self.keys[layer, :, :, self.length : end] = k",
+        "self.keys[layer, :1, :, self.length : end] = k[:1]",
+        (("self.values[layer, :, :, self.length : end] = v", "self.values[layer, :1, :, self.length : end] = v[:1]"),),
+    ),
+    Mutant(
+        "the length moves with each layer, so that the next one writes one place further",
+        "        return self.keys[layer, :, :, :end]",
+        "        self.length = end\n        return self.keys[layer, :, :, :end]",
+        (
+            (
+                "        end = self.length + ids.shape[1]\n        self.ids[:, self.length : end] = ids\n"
+                "        self.length = end\n",
+                "        self.ids[:, self.length - ids.shape[1] : self.length] = ids\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "what comes back is in the dtype of the cache, not of k",
+        "self.keys[layer, :, :, :end].to(k.dtype), self.values[layer, :, :, :end].to(k.dtype)",
+        "self.keys[layer, :, :, :end].clone(), self.values[layer, :, :, :end].clone()",
+    ),
+    Mutant(
+        "the dtype is not used: all is kept in float32",
+        "torch.zeros(shape, dtype=store), torch.zeros(shape, dtype=store)",
+        "torch.zeros(shape), torch.zeros(shape)",
+    ),
+    Mutant(
+        "what comes back is in float32, whatever k is",
+        "self.keys[layer, :, :, :end].to(k.dtype), self.values[layer, :, :, :end].to(k.dtype)",
+        "self.keys[layer, :, :, :end].float(), self.values[layer, :, :, :end].float()",
+    ),
+    Mutant(
+        "the keys alone are kept in half the bytes",
+        "dtype=store), torch.zeros(shape, dtype=store)",
+        "dtype=store), torch.zeros(shape)",
+    ),
+    Mutant(
+        "the new positions come back as they were given, not as they are kept: only old ones are rounded",
+        "        self.keys[layer, :, :, self.length : end] = k\n",
+        "        self.keys[layer, :, :, self.length : end] = k\n        if self.keys.dtype.itemsize == 2:\n"
+        "            self.values[layer, :, :, self.length : end] = v\n            n = self.length\n"
+        "            old = self.keys[layer, :, :, :n].to(k.dtype), self.values[layer, :, :, :n].to(k.dtype)\n"
+        "            return torch.cat([old[0], k], 2), torch.cat([old[1], v], 2)\n",
+    ),
     Mutant("the bytes are those of the keys alone", "self.keys.nbytes + self.values.nbytes", "self.keys.nbytes"),
-    Mutant("the ids are counted among the bytes", "self.keys.nbytes + self.values.nbytes", "self.keys.nbytes + self.values.nbytes + self.ids.nbytes"),
+    Mutant(
+        "the ids are counted among the bytes",
+        "self.keys.nbytes + self.values.nbytes",
+        "self.keys.nbytes + self.values.nbytes + self.ids.nbytes",
+    ),
     Mutant("these are numbers, not bytes", "self.keys.nbytes + self.values.nbytes", "self.keys.numel() + self.values.numel()"),
-    Mutant("the bytes are counted as in float32", "self.keys.nbytes + self.values.nbytes", "4 * (self.keys.numel() + self.values.numel())"),
-    Mutant("a full cache wraps round and raises nothing", '            raise ValueError("the cache is full")\n', "            self.length = 0\n            end = k.shape[2]\n"),
+    Mutant(
+        "the bytes are counted as in float32",
+        "self.keys.nbytes + self.values.nbytes",
+        "4 * (self.keys.numel() + self.values.numel())",
+    ),
+    Mutant(
+        "a full cache wraps round and raises nothing",
+        '            raise ValueError("the cache is full")\n',
+        "            self.length = 0\n            end = k.shape[2]\n",
+    ),
     Mutant("a cache with just enough room is taken for full", "if end > self.capacity:", "if end >= self.capacity:"),
-    Mutant("cutting back forgets one position too many", "        self.length = length\n", "        self.length = max(0, length - 1)\n"),
+    Mutant(
+        "cutting back forgets one position too many", "        self.length = length\n", "        self.length = max(0, length - 1)\n"
+    ),
     Mutant("cutting back does nothing", "        self.length = length\n", "        pass\n"),
-    Mutant("cutting back forgets the first positions, not the last", "        self.length = length\n", "        n = self.length - length\n        self.keys, self.values, self.ids = self.keys.roll(-n, 3), self.values.roll(-n, 3), self.ids.roll(-n, 1)\n        self.length = length\n"),
+    Mutant(
+        "cutting back forgets the first positions, not the last",
+        "        self.length = length\n",
+        "        n = self.length - length\n        self.keys, self.values, self.ids = self.keys.roll(-n, 3), "
+        "self.values.roll(-n, 3), self.ids.roll(-n, 1)\n        self.length = length\n",
+    ),
     Mutant("cutting back to more than is held is not refused", "if not 0 <= length <= self.length:", "if length < 0:"),
     Mutant("cutting back to a negative length is not refused", "if not 0 <= length <= self.length:", "if length > self.length:"),
     Mutant("the ids are not noted at their places", "self.ids[:, self.length : end] = ids", "self.ids[:, : ids.shape[1]] = ids"),
-    Mutant("what is shared is counted over the whole text, behind the first difference too", "same.int().cumprod(0).sum()", "same.sum()"),
+    Mutant(
+        "what is shared is counted over the whole text, behind the first difference too",
+        "same.int().cumprod(0).sum()",
+        "same.sum()",
+    ),
     Mutant("what was forgotten counts as shared", "n = min(self.length, ids.shape[1])", "n = min(self.capacity, ids.shape[1])"),
     Mutant("only the first sequence of a batch is compared", ".all(0)", "[0]"),
 ]
@@ -178,5 +265,5 @@ MISTAKES = {
 
 RUBRIC = """
 1 point: bytes and difference, and whether a greedy token changes and which, for stated prompts.
-1 point: the difference beside that of computing everything in bfloat16, several times as large, and why: only what is read is rounded.
+1 point: the difference beside that of computing everything in bfloat16, several times as large; here only what is kept is rounded.
 """

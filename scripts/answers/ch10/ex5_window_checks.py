@@ -30,29 +30,63 @@ MUTANTS = [
     Mutant("the mask is only causal: the window is not used", "max(0, past + i - window + 1)", "0"),
     Mutant("what comes can be seen", ": past + i + 1] = 0.0", ":] = 0.0"),
     Mutant("the position itself is hidden", ": past + i + 1] = 0.0", ": past + i] = 0.0"),
-    Mutant("the mask is aligned top left: the cache is not counted", "mask[i, max(0, past + i - window + 1) : past + i + 1]", "mask[i, max(0, i - window + 1) : i + 1]"),
+    Mutant(
+        "the mask is aligned top left: the cache is not counted",
+        "mask[i, max(0, past + i - window + 1) : past + i + 1]",
+        "mask[i, max(0, i - window + 1) : i + 1]",
+    ),
     Mutant("all rows have the last one's window", "max(0, past + i - window + 1)", "min(past + i, max(0, past + new - window))"),
-    Mutant("a negative start counts from the end: a window that is not full shows nothing", "max(0, past + i - window + 1)", "past + i - window + 1"),
+    Mutant(
+        "a negative start counts from the end: a window that is not full shows nothing",
+        "max(0, past + i - window + 1)",
+        "past + i - window + 1",
+    ),
     Mutant("the first positions are kept, not the last", "[:, :, -window:]", "[:, :, :window]"),
     Mutant("nothing is dropped: the cache grows", "[:, :, -window:]", ""),
     Mutant("one position more than the window is kept", "[:, :, -window:]", "[:, :, -window - 1 :]"),
     Mutant("the new positions stand before the old ones", "torch.cat([old, new], dim=2)", "torch.cat([new, old], dim=2)"),
     Mutant("only the new positions are kept", "torch.cat([old, new], dim=2)", "new"),
-    Mutant("the heads are put behind one another, not the positions", "torch.cat([old, new], dim=2)[:, :, -window:]", "torch.cat([old, new], dim=1)[:, :, -window:]"),
-    Mutant("the window is cut from the old ones before the new are there", "torch.cat([old, new], dim=2)[:, :, -window:]", "torch.cat([old[:, :, -window:], new], dim=2)"),
+    Mutant(
+        "the heads are put behind one another, not the positions",
+        "torch.cat([old, new], dim=2)[:, :, -window:]",
+        "torch.cat([old, new], dim=1)[:, :, -window:]",
+    ),
+    Mutant(
+        "the window is cut from the old ones before the new are there",
+        "torch.cat([old, new], dim=2)[:, :, -window:]",
+        "torch.cat([old[:, :, -window:], new], dim=2)",
+    ),
     Mutant("the old keys are changed in place", "torch.cat([old, new], dim=2)", "torch.cat([old.mul_(1.001), new], dim=2)"),
     Mutant("the oracle counts from 0 in each window; these go on", "return list(range(n)), ", "return list(range(t - n, t)), "),
-    Mutant("the cache's positions are taken to move with the window; they stay in its pairs", "list(range(t - n, t))", "list(range(n))"),
-    Mutant("the positions are listed newest first", "return list(range(n)), list(range(t - n, t))", "return list(range(n))[::-1], list(range(t - n, t))[::-1]"),
+    Mutant(
+        "the cache's positions are taken to move with the window; they stay in its pairs", "list(range(t - n, t))", "list(range(n))"
+    ),
+    Mutant(
+        "the positions are listed newest first",
+        "return list(range(n)), list(range(t - n, t))",
+        "return list(range(n))[::-1], list(range(t - n, t))[::-1]",
+    ),
     Mutant("the cache's positions are one too large", "list(range(t - n, t))", "list(range(t - n + 1, t + 1))"),
-    Mutant("oracle and cache are exchanged", "return list(range(n)), list(range(t - n, t))", "return list(range(t - n, t)), list(range(n))"),
+    Mutant(
+        "oracle and cache are exchanged",
+        "return list(range(n)), list(range(t - n, t))",
+        "return list(range(t - n, t)), list(range(n))",
+    ),
     Mutant("the window is taken for full though the text is shorter", "n = min(t, window)", "n = window"),
     Mutant("the difference is not set beside the largest logit", " / oracle.abs().amax(-1)", ""),
     Mutant("the largest logit is that of all steps, not of each", "/ oracle.abs().amax(-1)", "/ oracle.abs().max()"),
     Mutant("this is the mean difference, not the largest", ".abs().amax(-1) / oracle", ".abs().mean(-1) / oracle"),
-    Mutant("the largest logit is taken without its magnitude: a large negative one is overlooked", "oracle.abs().amax(-1)", "oracle.amax(-1)"),
+    Mutant(
+        "the largest logit is taken without its magnitude: a large negative one is overlooked",
+        "oracle.abs().amax(-1)",
+        "oracle.amax(-1)",
+    ),
     Mutant("it is divided by our own logits, not by the oracle's", "/ oracle.abs()", "/ ours.abs()"),
-    Mutant("this is one number for all steps", "(ours - oracle).abs().amax(-1) / oracle.abs().amax(-1)", "(ours - oracle).abs().max() / oracle.abs().max()"),
+    Mutant(
+        "this is one number for all steps",
+        "(ours - oracle).abs().amax(-1) / oracle.abs().amax(-1)",
+        "(ours - oracle).abs().max() / oracle.abs().max()",
+    ),
 ]
 
 RUBRIC = """
