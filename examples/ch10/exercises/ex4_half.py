@@ -16,7 +16,7 @@ EXERCISE = {
     "points": {"code": 8, "numbers": 2, "paragraph": 2},
     "numbers": {
         "cache_bytes": "bytes of keys and values of the embedded model's cache in bfloat16, one sequence of its full context",
-        "largest_difference_percent": "largest difference of a logit to the oracle's, 256 random ids, per cent of its largest logit",
+        "largest_difference_percent": "largest difference of a logit, 256 random ids, per cent of the largest logit of the oracle",
     },
 }
 
