@@ -33,7 +33,7 @@ from examples.ch10.decode_rate import decode_rates
 from examples.lab.environment import import_transformers
 from examples.lab.script import BadInput, Parser, command, counted, dump_json, number_list, table, whole_number
 from examples.lab.timing import median_after, warn_if_busy
-from scripts.bench_fast import FAST_RUNS, FAST_TOKENS, fast_once, fast_report
+from scripts import bench_fast
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -112,7 +112,7 @@ def child(argv=None):
     """One part in a process of its own: argv is the part, the threads, and the settings as JSON; prints JSON."""
     part, threads, settings = sys.argv[1:] if argv is None else argv
     torch.set_num_threads(int(threads))
-    parts = {"speed": speed_once, "loading": loading_once, "decode": decode_once, "request": request_once, "fast": fast_once}
+    parts = {"speed": speed_once, "loading": loading_once, "decode": decode_once, "request": request_once}
     print(dump_json(parts[part](**json.loads(settings))), end="")
     warn_if_busy()
 
@@ -230,16 +230,16 @@ def main(argv=None):
         print(table(heads, rows))
 
     if "fast" in value:
-        print("\n" + fast_report(value["fast"], args.fast_model))
+        print("\n" + bench_fast.fast_report(value["fast"], args.fast_model))
 
 
 def _fast(args, bar):
-    """The four-bit step and its peers, on one thread and on two, each in one process; where the model is not here, why."""
+    """The four-bit step and its peers, on one thread and on two; where the model is not here, why."""
     rows = []
     for threads in (1, 2):
         try:
-            found = _in_a_process("fast", threads, source=args.fast_model, tokens=FAST_TOKENS, runs=FAST_RUNS)
-            rows.append({"threads": threads, **found})
+            found = bench_fast.take_turns(args.fast_model, bench_fast.FAST_TOKENS, bench_fast.FAST_RUNS, threads)
+            rows.append(found)
         except BadInput as reason:
             if args.part == "fast":
                 raise

@@ -1,11 +1,16 @@
-"""Decoding SmolLM2 from its file's own four bits beside two peers, interleaved in one process: `scripts/bench.py --part fast`.
+"""Decoding SmolLM2 from its file's own four bits beside its peers: `scripts/bench.py --part fast`.
 
-The peers are transformers' `generate` on the same weights in float32, and llama.cpp on the same file where llama-cpp-python is
-installed (`make bench-peers`). All write as many tokens greedily behind the same prompt, with the threads that are given.
+The peers are our plain cached pass, transformers' `generate` on the same weights in float32, and llama.cpp on the same file where
+llama-cpp-python is installed (`make bench-peers`). All write as many tokens greedily behind the same prompt. Each has a process of
+its own, since two libraries' threads in one process would wait for each other, and the processes take turns: one works at a time.
 """
 
 import importlib.util
+import json
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import torch
 
@@ -16,9 +21,10 @@ from examples.ch05.generate import generate
 from examples.ch05.loop_agreement import library_greedy
 from examples.ch10.kv_cache import Cached
 from examples.ch11.fast_decode import FastDecode
-from examples.lab.script import counted, table
-from examples.lab.timing import in_turns
+from examples.lab.script import BadInput, counted, table
+from examples.lab.timing import median_after
 
+ROOT = Path(__file__).resolve().parents[1]
 PROMPT = "The capital of France is"
 PEER = "llama_cpp"  # the module of llama-cpp-python
 FAST_TOKENS, FAST_RUNS = 128, 6
@@ -28,47 +34,81 @@ NAMES = {
 }
 
 
-@torch.inference_mode()
-def fast_once(source, tokens, runs):
-    """One process's part of the table: {program: tokens per second}, the ratios that the goals are about, and the bytes per token.
-
-    same_text: of each program, how many of its first tokens are those of the plain cached pass. llama.cpp computes with activations
-    of eight bits, so that its text may differ. Raises BadInput where the fast path does not serve the model.
-    """
-    model = load(source)
-    ids = encode(PROMPT, model)  # [1, P]
+def writer(name, model, ids, tokens):
+    """A function that writes `tokens` ids behind `ids` [1, P] by one of NAMES: a list. Raises BadInput where it cannot."""
     capacity = ids.shape[1] + tokens
-    fast = FastDecode(model, capacity)
-    library = library_model(model)
-    library.set_attn_implementation("sdpa")
+    if name == "llama.cpp":
+        return _llama_cpp(model, ids[0].tolist(), tokens, capacity)
+    if name == "transformers":
+        library = library_model(model)
+        library.set_attn_implementation("sdpa")
+        return lambda: library_greedy(library, ids, tokens)
+    fast = FastDecode(model, capacity) if name == "fast" else None
 
-    def ours(forward):
+    def ours():
+        if fast is not None:
+            fast.truncate(0)
+        forward = Cached(model, capacity=capacity) if fast is None else fast
         return generate(ids, model, tokens, end=None, forward=forward).ids[0].tolist()
 
-    def from_the_start():
-        fast.truncate(0)
-        return ours(fast)
+    return ours
 
-    programs = {
-        "fast": from_the_start,
-        "plain": lambda: ours(Cached(model, capacity=capacity)),
-        "transformers": lambda: library_greedy(library, ids, tokens),
-    }
-    if importlib.util.find_spec(PEER) is not None:
-        programs["llama.cpp"] = _llama_cpp(model, ids[0].tolist(), tokens, capacity)
+
+def serve(name, source, tokens, threads):
+    """One program's process: a line of JSON once it is ready, and then for every line on stdin a turn, {seconds, ids}."""
+    torch.set_num_threads(threads)
+    model = load(source)
     with torch.inference_mode():
-        texts = {name: program()[-tokens:] for name, program in programs.items()}
-        seconds = in_turns(programs, runs, time.perf_counter)
-    rate = {name: tokens / s for name, s in seconds.items()}
+        write = writer(name, model, encode(PROMPT, model), tokens)
+        about = {"mb": FastDecode(model, 2).packed.nbytes / 1e6} if name == "fast" else {}
+        print(json.dumps(about), flush=True)
+        for _ in sys.stdin:
+            start = time.perf_counter()
+            made = write()
+            print(json.dumps({"seconds": time.perf_counter() - start, "ids": made}), flush=True)
+
+
+def take_turns(source, tokens, runs, threads, progress=lambda: None):
+    """{tokens, per_s: {program: tokens per second}, same_text, mb_per_token} with so many threads; medians of `runs` turns.
+
+    same_text: of each program, how many of its first tokens are those of the plain cached pass. llama.cpp computes with activations
+    of eight bits, so that its text may differ. Raises BadInput with what a program's process says where it breaks off.
+    """
+    names = [name for name in NAMES if name != "llama.cpp" or importlib.util.find_spec(PEER) is not None]
+    code = "import json, sys; from scripts.bench_fast import serve; serve(*json.loads(sys.argv[1]))"
+    orders = {name: [sys.executable, "-c", code, json.dumps([name, source, tokens, threads])] for name in names}
+    pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    started, answers, about = {}, {name: [] for name in names}, {}
+    try:
+        for name, order in orders.items():  # one after the other, so that none loads or compiles while another works
+            started[name] = subprocess.Popen(order, **pipes)
+            about[name] = _line(name, started[name])
+        for _ in range(runs + 1):
+            for name, process in started.items():
+                process.stdin.write("\n")
+                process.stdin.flush()
+                answers[name].append(_line(name, process))
+            progress()
+    finally:
+        for process in started.values():
+            process.kill()
+            process.wait()
+    plain = answers["plain"][0]["ids"]
     return {
+        "threads": threads,
         "tokens": tokens,
-        "per_s": rate,
-        "same_text": {name: _shared(text, texts["plain"]) for name, text in texts.items()},
-        "over_transformers": rate["fast"] / rate["transformers"],
-        "over_llama_cpp": rate["fast"] / rate["llama.cpp"] if "llama.cpp" in rate else None,
-        "mb_per_token": fast.packed.nbytes / 1e6,
-        "gb_per_s": fast.packed.nbytes * rate["fast"] / 1e9,
+        "per_s": {name: tokens / median_after(a["seconds"] for a in found) for name, found in answers.items()},
+        "same_text": {name: _shared(found[0]["ids"], plain) for name, found in answers.items()},
+        "mb_per_token": about["fast"]["mb"],
     }
+
+
+def _line(name, process):
+    said = process.stdout.readline()
+    if not said:
+        reason = (process.communicate()[1].strip().splitlines() or ["no reason given"])[-1]
+        raise BadInput(f"{NAMES[name]}: {reason.removeprefix('examples.lab.script.BadInput: ')}")
+    return json.loads(said)
 
 
 def fast_report(rows, source):

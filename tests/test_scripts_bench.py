@@ -7,7 +7,7 @@ from unittest import mock
 import torch
 
 from examples.ch02 import model as ch02
-from scripts import bench
+from scripts import bench, bench_fast
 from tests.support import FolderCase, call, config, slow, start, weights, write_folder
 
 MODEL = ch02.Model(config(), weights())
@@ -60,9 +60,19 @@ class Script(FolderCase):
         folder, threads = write_folder(self.folder / "a"), torch.get_num_threads()
         self.addCleanup(torch.set_num_threads, threads)
         with mock.patch.object(bench, "_in_a_process", here):
-            status, out, err = call(bench.main, "--model", folder, "--tokens", "4", "--runs", "1", "--processes", "1")
+            argv = ("--model", folder, "--fast-model", folder, "--tokens", "4", "--runs", "1", "--processes", "1")
+            status, out, err = call(bench.main, *argv)
         self.assertEqual((status, err), (0, ""))
-        words = ("ratio", "all ratios", "load and run, s", "transformers", "ours / floor", "Decoding 16 tokens", "unexplained, %")
+        words = (
+            "ratio",
+            "all ratios",
+            "load and run, s",
+            "transformers",
+            "ours / floor",
+            "Decoding 16 tokens",
+            "unexplained, %",
+            "not here",
+        )
         for text in words:
             self.assertIn(text, out)
 
@@ -73,6 +83,48 @@ class Script(FolderCase):
         self.assertBad(bench.main, ["--settings", "{}"], "--settings")
         with self.assertRaisesRegex(ValueError, "speed benchmark broke off: no model nowhere"):
             bench._in_a_process("speed", 1, source="nowhere", lengths=[4], runs=1)
+
+    def test_the_four_bit_part_by_itself_says_why_it_cannot_run(self):
+        folder = write_folder(self.folder / "a")
+        argv = ["--model", folder, "--part", "fast", "--fast-model", folder, "--tokens", "4"]
+        self.assertBad(bench.main, argv, "ours, four bits", "no tokenizer")
+
+
+class Fast(unittest.TestCase):
+    """What is made of the turns of the four-bit step and its peers; the programs are played."""
+
+    def played(self, ids, seconds):
+        """A program's process: ready, and then a turn of so many seconds for every line on its stdin."""
+        lines = [{"mb": 2.5}, *({"seconds": s, "ids": ids} for s in seconds)]
+        process = mock.Mock(stdin=mock.Mock(), stdout=mock.Mock())
+        process.stdout.readline.side_effect = [json.dumps(line) for line in lines]
+        return process
+
+    def test_rates_and_texts(self):
+        turns = {"fast": ([1, 2, 3], (9, 1, 1)), "plain": ([1, 2, 3], (9, 4, 4)), "transformers": ([1, 2, 3], (9, 8, 8))}
+        turns["llama.cpp"] = ([1, 7, 3], (9, 2, 2))
+        started = [self.played(*turns[name]) for name in bench_fast.NAMES]
+        with (
+            mock.patch.object(bench_fast.importlib.util, "find_spec", return_value=True),
+            mock.patch.object(bench_fast.subprocess, "Popen", side_effect=started),
+        ):
+            found = bench_fast.take_turns("x", 3, 2, 1)
+        self.assertEqual(found["per_s"], {"fast": 3, "plain": 0.75, "transformers": 0.375, "llama.cpp": 1.5})
+        self.assertEqual(found["same_text"], {"fast": 3, "plain": 3, "transformers": 3, "llama.cpp": 1})
+        self.assertEqual(found["mb_per_token"], 2.5)
+        for process in started:
+            process.kill.assert_called_once()
+        text = bench_fast.fast_report([found], "x")
+        self.assertRegex(text, r"llama\.cpp +1\.5 +2\.00 +1\b")  # twice as fast as it, and one token alike
+        self.assertRegex(text, r"transformers, float32 +0\.4 +8\.00 +3\b")
+
+    def test_without_the_peer(self):
+        with (
+            mock.patch.object(bench_fast.importlib.util, "find_spec", return_value=None),
+            mock.patch.object(bench_fast.subprocess, "Popen", side_effect=[self.played([1], (1, 1)) for _ in range(3)]),
+        ):
+            text = bench_fast.fast_report([bench_fast.take_turns("x", 1, 1, 1)], "x")
+        self.assertIn("make bench-peers", text)
 
 
 if __name__ == "__main__":

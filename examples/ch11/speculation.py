@@ -2,12 +2,14 @@
 
     python examples/ch11/speculation.py                     # SmolLM2 where it is installed, else the embedded model
     python examples/ch11/speculation.py --time              # predicted by the roofline, then measured
+    python examples/ch11/speculation.py --time --four-bits  # on the file's own four bits, compiled
     python examples/ch11/speculation.py --time --dtype bfloat16 --draft 5
 
 A pass of a few positions reads the weights once, as a pass of one does. So tokens are drafted from the text so far, as what
 followed its last words when they stood there before, and one pass says which of them greedy decoding chooses. The text is the same.
 """
 
+import functools
 import sys
 import textwrap
 import time
@@ -23,10 +25,12 @@ from examples.ch03.tokens import decode, encode
 from examples.ch05.generate import generate
 from examples.ch10.kv_cache import Cached
 from examples.ch11.drafts import DRAFT, LONGEST, replay, speculate
+from examples.ch11.fast_decode import FastDecode
 from examples.ch11.faster_paths import default_model
 from examples.ch11.machine import machine_rates
 from examples.ch11.operations import operations, pass_bound
 from examples.ch11.paths import CachedStep
+from examples.ch11.q4_weights import pack
 from examples.lab.experiment import Experiment
 from examples.lab.figure import check_target, label_ends, new_figure, style, write_figure
 from examples.lab.script import BadInput, Parser, answer, command, counted, progress_bar, table, whole_number
@@ -81,34 +85,46 @@ def measure(model, tokens=TOKENS, draft=DRAFT, prompt=None, progress=lambda: Non
     return {"tokens": tokens, "draft": draft, "longest": LONGEST, "kinds": rows}
 
 
-def predicted(model, prompt_tokens, drafted, accepted, rates):
-    """Seconds of the passes that feed one token and so many drafted ones each, by the roofline; of a draft 0 the plain steps."""
+def predicted(model, prompt_tokens, drafted, accepted, rates, weight=None):
+    """Seconds of the passes that feed one token and so many drafted ones each, by the roofline; of a draft 0 the plain steps.
+
+    weight: bytes of a stored weight, where that is not a number of the computation.
+    """
     seconds, past = 0.0, prompt_tokens - 1
     for d, a in zip(drafted, accepted, strict=True):
-        rows = operations(model.config, 1 + d, past, number=model.dtype.itemsize)
+        rows = operations(model.config, 1 + d, past, number=model.dtype.itemsize, weight=weight)
         seconds += pass_bound(rows, rates)["seconds"]
         past += 1 + a
     return seconds
 
 
-def measure_speed(model, tokens=TOKENS, draft=DRAFT, runs=RUNS, prompt=None, timer=time.perf_counter, progress=lambda: None):
+def measure_speed(
+    model, tokens=TOKENS, draft=DRAFT, runs=RUNS, prompt=None, four_bits=False, timer=time.perf_counter, progress=lambda: None
+):
     """Decoding with drafts beside decoding without, predicted and measured: {tokens, draft, runs, pass_ms, wide_pass_ms,
     predicted_pass_ratio, kinds}.
 
     Predicted first: the roofline of each pass that the replayed text needs, over that of its plain steps. Then both are run, in
     turns, behind a prompt that is held but for its last token. pass_ms, wide_pass_ms: of a pass of one position and of 1 + `draft`;
     predicted_pass_ratio: the second over the first by the roofline.
+    four_bits: on the compiled step of `fast_decode.py`, which has a kernel for a few positions; raises BadInput like it.
     from_passes: the speed that those two times and the replay give. Of a kind: {kind, same, tokens_per_pass,
     predicted_times_as_fast, from_passes_times_as_fast, times_as_fast, plain_per_s, with_drafts_per_s}.
     """
     rates, kinds = machine_rates(runs, timer=timer), prompts(model, tokens, prompt)
+    packed = pack(model) if four_bits else None
+    weight = packed.nbytes / sum(w.numel() for w in model.weights.values()) if four_bits else None
+
+    def new_step(capacity):
+        return FastDecode(model, capacity, packed) if four_bits else CachedStep(model, capacity)
+
     steps, said, expected = {}, {}, {}
     for kind, ids in kinds.items():
-        made = speculate(ids, model, tokens, 0, step=(step := CachedStep(model, ids.shape[1] + tokens - 1)))
+        made = speculate(ids, model, tokens, 0, step=(step := new_step(ids.shape[1] + tokens - 1)))
         one, several = (replay(ids[0].tolist(), made.ids, tokens, n) for n in (0, draft))
         steps[kind], said[kind] = step, several
-        plain = predicted(model, ids.shape[1], one.drafted, one.accepted, rates)
-        expected[kind] = plain / predicted(model, ids.shape[1], several.drafted, several.accepted, rates)
+        plain = predicted(model, ids.shape[1], one.drafted, one.accepted, rates, weight)
+        expected[kind] = plain / predicted(model, ids.shape[1], several.drafted, several.accepted, rates, weight)
         progress()
     ids, step = next((ids, steps[kind]) for kind, ids in kinds.items())
     widths = {n: ids[0, :1].repeat(n) for n in (1, 1 + draft)}
@@ -139,7 +155,7 @@ def measure_speed(model, tokens=TOKENS, draft=DRAFT, runs=RUNS, prompt=None, tim
             }
         )
     held = next(iter(kinds.values())).shape[1]
-    one, wide = (predicted(model, held, [d], [0], rates) for d in (0, draft))
+    one, wide = (predicted(model, held, [d], [0], rates, weight) for d in (0, draft))
     about = {"tokens": tokens, "draft": draft, "runs": runs, "pass_ms": 1e3 * passes[1], "wide_pass_ms": 1e3 * passes[1 + draft]}
     return about | {"predicted_pass_ratio": wide / one, "kinds": rows}
 
@@ -226,6 +242,17 @@ EXPERIMENTS = (
         headline=("kinds[kind=a_copy].times_as_fast", "g2"),
         seconds=150,
     ),
+    Experiment(
+        "ch11.speculation-four-bits",
+        "timing",
+        "On the four-bit step drafts make a copy faster and a story slower: unpacking costs time for every position of a pass.",
+        "One thread of one processor, batch 1, one kernel for one position and one for four.",
+        functools.partial(measure_speed, four_bits=True),
+        model="smollm2",
+        movable=False,
+        headline=("kinds[kind=a_copy].times_as_fast", "g2"),
+        seconds=90,
+    ),
 )
 
 
@@ -240,6 +267,8 @@ def options():
     about = "tokens of a draft in the runs that are compared and timed"
     parser.add_argument("--draft", type=whole_number(1, 64), default=DRAFT, metavar="N", help=about)
     parser.add_argument("--time", action="store_true", help="measure the speed as well, after predicting it")
+    about = "with --time: on the file's own four bits, compiled, as generate.py --fast"
+    parser.add_argument("--four-bits", action="store_true", help=about)
     parser.add_argument("--runs", type=whole_number(1), default=RUNS, metavar="N", help="timed runs after a discarded one")
     return parser.add("dtype", "threads", "seed", "plot", "json")
 
@@ -255,7 +284,9 @@ def main(argv=None):
     with progress_bar("text", texts * (2 + 2 * (args.runs + 1) if args.time else 1)) as bar:
         values = {"speculation": measure(model, args.tokens, args.draft, args.prompt, bar.update)}
         if args.time:
-            values["speed"] = measure_speed(model, args.tokens, args.draft, args.runs, args.prompt, progress=bar.update)
+            values["speed"] = measure_speed(
+                model, args.tokens, args.draft, args.runs, args.prompt, args.four_bits, progress=bar.update
+            )
     head = f"{args.model}: {args.dtype}, {counted(args.threads, 'thread')}, torch {torch.__version__}\n\n"
     answer(args, values, lambda values: head + report(values), lambda values, path: draw(values["speculation"], path))
 
