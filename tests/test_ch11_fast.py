@@ -258,7 +258,7 @@ class Script(RoomCase):
     def test_rate(self):
         argv = ["--model", self.path, "--uncompiled", "--tokens", "3", "--runs", "1", "--use-threads", "1"]
         with mock.patch.object(fast_rate, "READ", 2**16):
-            self.assertIn("of floor", self.page(fast_rate.main, *argv))
+            self.assertIn("of limit", self.page(fast_rate.main, *argv))
 
 
 class Real(unittest.TestCase):

@@ -332,8 +332,11 @@ def draw(values, path):
     heads = {r["tokens"]: r for r in values["lengths"]}
     # what is drawn is a time over T^2, all heads together: flat for work that grows with the scores alone
     lines = [(name, [w for w in values["ways"] if w["way"] == name and w["ms"] is not None]) for name in _drawn(values)]
+    labels = {f"blocks of {values['block']} queries": f"all blocks of {values['block']}\nqueries, in turn"}
     for i, (name, rows) in enumerate(lines):
-        axes.plot([w["tokens"] for w in rows], [1e6 * w["ms"] / w["tokens"] ** 2 for w in rows], label=name, **style(i))
+        axes.plot(
+            [w["tokens"] for w in rows], [1e6 * w["ms"] / w["tokens"] ** 2 for w in rows], label=labels.get(name, name), **style(i)
+        )
     at = [1e6 * r["at_linear_rate_ms"] / t**2 for t, r in heads.items()]
     axes.plot(list(heads), at, label="its FLOPs at the\nprojections' rate", **style(len(lines)))
     axes.set_ylim(bottom=0)

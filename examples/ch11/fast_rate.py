@@ -4,7 +4,7 @@
     python examples/ch11/fast_rate.py
     python examples/ch11/fast_rate.py --use-threads 1 --tokens 32 --runs 2
 
-All write the same greedy text from one token, in turn. The floor is what a step has to read, over the speed at which this machine
+All write the same greedy text from one token, in turn. The limit is what a step has to read, over the speed at which this machine
 reads: no decode step on these weights can take less. Compiling takes a minute, once for each number of threads.
 """
 
@@ -105,7 +105,7 @@ def report(values):
     v = values["fast-decode"]
     cells = []
     for name, what, ratio in (
-        ("floor", "the floor: the bytes of a step at the speed of reading", None),
+        ("floor", "the limit: the bytes of a step at the speed of reading", None),
         ("fast", "the file's own four bits", "over_floor"),
         ("plain", "the plain cached pass, float32", None),
         ("library", "transformers' generate, float32", None),
@@ -114,7 +114,7 @@ def report(values):
         cells.append([what, *(text for pair in found for text in pair)])
     runs = counted(v["runs"], "run")
     on = [counted(r["threads"], "thread") for r in v["rows"]]
-    heads = ["tokens per second", *(text for name in on for text in (name, "of floor"))]
+    heads = ["tokens per second", *(text for name in on for text in (name, "of limit"))]
     ratios = " and ".join(f"{r['over_library']:.1f} ({name})" for r, name in zip(v["rows"], on, strict=True))
     read = " and ".join(f"{r['read_gb_per_s']:.1f}" for r in v["rows"])
     return "\n".join(
@@ -163,7 +163,7 @@ def options():
 
 @command
 def main(argv=None):
-    """Print tokens per second, beside transformers and the floor."""
+    """Print tokens per second, beside transformers and the limit."""
     args = options().parse_args(argv)
     model = load_for(args)
     with progress_bar("run", 4 * (args.runs + 1) * len(args.use_threads)) as bar:

@@ -138,7 +138,7 @@ def report(values):
     parts += ["", table(heads, cells)]
     end = (
         f"{machine} needs {ridge:.0f} FLOPs a byte to be limited by arithmetic. By the rule that is a prompt\nof "
-        f"{v['prefix_by_the_rule']:.0f} tokens; one of 16 gets at most {v['share_at_16_percent']:.1f}% of its peak."
+        f"{math.ceil(v['prefix_by_the_rule']):,} tokens; one of 16 gets at most {v['share_at_16_percent']:.1f}% of its peak."
     )
     return "\n".join([*parts, "", end])
 

@@ -146,7 +146,7 @@ def report(values):
         + [f"{r['most_over']} {r['most_over_ms']:+,.1f}"]
         for r in v["passes"]
     ]
-    heads = ["whole pass, ms", "bound", "memory's", "least", "measured", "ratio", "most over its bound"]
+    heads = ["whole pass, ms", "bound", "memory's", "least", "measured", "ratio", "most ms over its bound"]
     parts += ["", table(heads, cells)]
     end = (
         f"Measured passes take {v['mean_ratio_prefill']:.2f} times their bounds in prefill and {v['mean_ratio_decode']:.2f} in "
