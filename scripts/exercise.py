@@ -82,7 +82,7 @@ def report(found, done):
 def options():
     """The script's argument parser."""
     parser = Parser(prog="exercise.py", description=__doc__)
-    parser.add_argument("what", choices=("list", "start", "check"), help="what to do")
+    parser.add_argument("what", nargs="?", choices=("list", "start", "check"), help="what to do")
     parser.add_argument("exercise", nargs="?", help="the exercise, ch04.2 say")
     parser.add_argument("--folder", type=Path, default=MINE, help="where your files lie")
     parser.add_argument("--file", type=Path, help="a file of yours that lies elsewhere")
@@ -94,6 +94,8 @@ def options():
 def main(argv=None):
     """List, start or check; exits with 1 where a check did not pass."""
     args = options().parse_args(argv)
+    if args.what is None:
+        raise BadInput("what to do is missing; give list, start or check")
     if args.what == "list":
         return print(listing())
     if not args.exercise:

@@ -63,7 +63,7 @@ def fill(chapter):
 def options():
     """The script's argument parser."""
     parser = Parser(prog="grade.py", description=__doc__)
-    parser.add_argument("what", choices=("run", "release", "table", "text"), help="what to do")
+    parser.add_argument("what", nargs="?", choices=("run", "release", "table", "text"), help="what to do")
     parser.add_argument("chapter", nargs="?", help="of text: the chapter")
     parser.add_argument("--submissions", type=Path, help="the folder with a folder or a zip for each student")
     parser.add_argument("--chapters", help="with commas between: ch04,ch05")
@@ -78,6 +78,8 @@ def options():
 def main(argv=None):
     """Release, grade, or fill a manuscript."""
     args = options().parse_args(argv)
+    if args.what is None:
+        raise BadInput("what to do is missing; give run, release, table or text")
     if args.what == "table":
         return print(coverage(exercises()))
     if args.what == "text":

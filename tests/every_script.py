@@ -120,6 +120,8 @@ def smaller(module, arguments):
     by_itself = ("examples.ch11.faster_paths", "examples.ch11.speculation", "examples.ch14.llama_from_scratch")
     if module.__name__ in by_itself and "--model" not in arguments:  # which have SmolLM2 where it is there
         arguments += ["--model", stand_ins()["smollm2"]]
+    if module.__name__ in ("examples.ch11.fast_agreement", "examples.ch11.fast_rate") and "--model" not in arguments:
+        arguments += ["--model", stand_ins()["four-bit"], "--uncompiled"]  # a compilation takes a minute
     default = getattr(module.options().parse_args(arguments), "model", None)
     return arguments + (["--model", stand_ins()[default]] if default in stand_ins() else [])
 

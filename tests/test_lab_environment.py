@@ -127,7 +127,7 @@ class Figures(FolderCase):
                 for node in ast.walk(function):
                     if isinstance(node, (ast.Import, ast.ImportFrom)) and "matplotlib" in ast.unparse(node):
                         lines["matplotlib"].append(node.lineno)
-                    if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "new_figure":
+                    if isinstance(node, ast.Call) and getattr(node.func, "id", None) in ("new_figure", "new_panels", "new_picture"):
                         lines["new_figure"].append(node.lineno)
                 if lines["matplotlib"] and isinstance(function, ast.FunctionDef):
                     self.assertLess(min(lines["new_figure"]), min(lines["matplotlib"]), path)

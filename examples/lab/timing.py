@@ -51,7 +51,7 @@ def busy(runs, load=None, cores=None):
 def turns(steps, runs, timer=time.perf_counter, progress=lambda: None):
     """{name: seconds of each of `runs` calls} of functions {name: function}, called in turn after a discarded call of each."""
     times = {name: [] for name in steps}
-    for _ in range(runs + 1):
+    for _ in range(1 + runs):  # the first is discarded
         for name, step in steps.items():
             start = timer()
             step()

@@ -73,7 +73,7 @@ def own_files(root, shown, size, uid):
     for name in DEVICES:
         _bind(f"/dev/{name}", f"{root}/dev/{name}", NOSUID)
     for folder in ("/sandbox", "/tmp"):
-        os.makedirs(root + folder)
+        os.makedirs(root + folder, exist_ok=True)  # /tmp is there where Python itself lies below it
         os.chown(root + folder, uid, uid)
     os.chroot(root)
     os.chdir("/sandbox")

@@ -43,7 +43,7 @@ SIGNAL = 100  # above this an exit status says which signal ended the submission
 NO_JAIL = 99
 
 
-def main(settings):
+def fork_server(settings):
     """Serve jobs until the socket closes."""
     jail.prctl(jail.SET_PDEATHSIG, signal.SIGKILL)
     jail.prctl(jail.SET_CHILD_SUBREAPER, 1)
@@ -208,4 +208,4 @@ def _parent(path):
 
 
 if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+    fork_server(json.loads(sys.argv[1]))
