@@ -9,6 +9,7 @@ last comes the excess of a decode step of a real model over its bytes, in parts.
 """
 
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -252,9 +253,12 @@ def report(values):
             "",
             table(["ms of", ""], [[name, f"{ms:,.2f}"] for name, ms in parts]),
             "",
-            f"The step takes {s['over_bound']:.2f} times what its bytes take. Its matrices alone are read at "
-            f"{s['matrices_gb_per_s']:.1f} GB/s,\na large one at {s['same_rows_gb_per_s']:.1f} with rows of {s['width']:,} and at "
-            f"{s['machine_gb_per_s']:.1f} with rows of 1,024; its operators' own cost\nis {share} of the excess.",
+            textwrap.fill(
+                f"The step takes {s['over_bound']:.2f} times what its bytes take. Its matrices alone are read at "
+                f"{s['matrices_gb_per_s']:.1f} GB/s, a large one at {s['same_rows_gb_per_s']:.1f} with rows of {s['width']:,} and at "
+                f"{s['machine_gb_per_s']:.1f} with rows of 1,024; its operators' own cost is {share} of the excess.",
+                98,
+            ),
         ]
     )
 
@@ -266,7 +270,7 @@ def _fit(f):
     widths = [f"{w:,}" if w else "none here" for w in (f["equal_width"], f["hidden_width"])]
     return (
         f"{NAMES[f['family']]}: {f['constant_ms']:.2f} ms and bytes at {f['gb_per_s']:.1f} GB/s, within "
-        f"{f['worst_percent']:.0f}%; the two are equal at width {widths[0]},\nand the constant is a tenth at {widths[1]}."
+        f"{f['worst_percent']:.0f}%;\nthe two are equal at width {widths[0]}, and the constant is a tenth at {widths[1]}."
     )
 
 
