@@ -255,8 +255,8 @@ def report(values):
             "",
             textwrap.fill(
                 f"The step takes {s['over_bound']:.2f} times what its bytes take. Its matrices alone are read at "
-                f"{s['matrices_gb_per_s']:.1f} GB/s, a large one at {s['same_rows_gb_per_s']:.1f} with rows of {s['width']:,} and at "
-                f"{s['machine_gb_per_s']:.1f} with rows of 1,024; its operators' own cost is {share} of the excess.",
+                f"{s['matrices_gb_per_s']:.1f} GB/s, a large one at {s['same_rows_gb_per_s']:.1f} with rows of {s['width']:,} and "
+                f"at {s['machine_gb_per_s']:.1f} with rows of 1,024; its operators' own cost is {share} of the excess.",
                 98,
             ),
         ]
