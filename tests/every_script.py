@@ -120,8 +120,10 @@ def smaller(module, arguments):
     by_itself = ("examples.ch11.faster_paths", "examples.ch11.speculation", "examples.ch14.llama_from_scratch")
     if module.__name__ in by_itself and "--model" not in arguments:  # which have SmolLM2 where it is there
         arguments += ["--model", stand_ins()["smollm2"]]
-    if module.__name__ in ("examples.ch11.fast_agreement", "examples.ch11.fast_rate") and "--model" not in arguments:
-        arguments += ["--model", stand_ins()["four-bit"], "--uncompiled"]  # a compilation takes a minute
+    four_bit = {"fast_agreement": ["--positions", "8", "--tokens", "4"], "fast_rate": ["--tokens", "3", "--runs", "1"]}
+    few = four_bit.get(module.__name__.rpartition(".")[2])
+    if few and "--model" not in arguments:  # the tiny file has 64 positions, and a compilation takes a minute
+        arguments += ["--model", stand_ins()["four-bit"], "--uncompiled", *few]
     default = getattr(module.options().parse_args(arguments), "model", None)
     return arguments + (["--model", stand_ins()[default]] if default in stand_ins() else [])
 
