@@ -11,7 +11,6 @@ long as its FLOPs or its bytes need, whichever is longer. What limits a step is 
 bytes, beside the machine's ridge. A real step moves more and takes longer: these are bounds.
 """
 
-import argparse
 import math
 import sys
 from pathlib import Path
@@ -27,7 +26,7 @@ from examples.ch11.accelerators import accelerator, accelerators
 from examples.ch11.operations import bound, operations, pass_bound, totals
 from examples.lab.experiment import Experiment
 from examples.lab.figure import BLACK, PAGE, check_target, label_ends, new_panels, plain_ticks, style, write_figure
-from examples.lab.script import BadInput, Parser, answer, command, counted, table, whole_number
+from examples.lab.script import BadInput, Parser, answer, command, counted, positive_number, table, whole_number
 
 DTYPES = {  # bytes of a stored weight, and of a number in the cache and in the arithmetic
     **{"float32": (4, 4), "float16": (2, 2), "bfloat16": (2, 2)},
@@ -369,9 +368,11 @@ def options():
     parser.add_argument("--config", default=CONFIG, metavar="NAME or FILE", help=about)
     about = f"{', '.join(accelerators())}; by default {CHIP}, where memory, bandwidth and peak are not all given"
     parser.add_argument("--accelerator", default=None, metavar="NAME", help=about)
-    parser.add_argument("--memory", type=_positive, default=None, metavar="GB", help="10^9 bytes of a device, not the sheet's")
-    parser.add_argument("--bandwidth", type=_positive, default=None, metavar="GB/S", help="10^9 bytes per second, likewise")
-    parser.add_argument("--peak", type=_positive, default=None, metavar="TFLOP/S", help="10^12 FLOPs per second, likewise")
+    parser.add_argument(
+        "--memory", type=positive_number, default=None, metavar="GB", help="10^9 bytes of a device, not the sheet's"
+    )
+    parser.add_argument("--bandwidth", type=positive_number, default=None, metavar="GB/S", help="10^9 bytes per second, likewise")
+    parser.add_argument("--peak", type=positive_number, default=None, metavar="TFLOP/S", help="10^12 FLOPs per second, likewise")
     about = "as if they were one with the sum of memory, bandwidth and peak"
     parser.add_argument("--devices", type=whole_number(1, 10**5), default=1, metavar="N", help=about)
     about = "positions that the new token attends over, itself included"
@@ -381,17 +382,6 @@ def options():
     )
     parser.add_argument("--all", action="store_true", help="several models beside every machine as well")
     return parser.add("plot", "json")
-
-
-def _positive(text):
-    """An argparse type: a number from 1e-6 to 1e9."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 1e-6 <= value <= 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1e-6 to 1e9")
-    return value
 
 
 @command

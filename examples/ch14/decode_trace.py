@@ -8,8 +8,6 @@ Nothing runs here: these are counts, and times are counts divided by a machine's
 are counted in 10^6 and 10^9, as the data sheet counts those that it moves in a second and those that it holds.
 """
 
-import argparse
-import math
 import sys
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from examples.ch14.configs import SOURCE, config_named
 from examples.ch14.costs import FORMS, MOST, attention_matrices, cached_numbers, network_matrices, parameter_count, seen
 from examples.lab.experiment import Experiment
 from examples.lab.figure import check_target, label_ends, new_figure, plain_ticks, style, write_figure
-from examples.lab.script import BadInput, Parser, answer, command, counted, table, whole_number
+from examples.lab.script import BadInput, Parser, answer, command, counted, positive_number, table, whole_number
 
 ACCELERATOR = accelerator("h100")  # by its data sheet; FLOP/s are of bfloat16, dense
 PEAK, BANDWIDTH, MEMORY = (ACCELERATOR[key] for key in ("flop_per_s", "bytes_per_s", "memory_bytes"))
@@ -307,21 +305,10 @@ def options():
     parser.add_argument("--batch", type=whole_number(1, MOST), default=1, metavar="B", help="sequences at once")
     parser.add_argument("--bytes", type=whole_number(1, 8), default=2, metavar="N", help="bytes per number")
     parser.add_argument("--form", choices=FORMS, default=FORMS[0], help="of latent attention, where a config has it")
-    parser.add_argument("--tflops", type=_positive, default=PEAK / 1e12, metavar="X", help="10^12 FLOP/s of the machine")
-    parser.add_argument("--tbps", type=_positive, default=BANDWIDTH / 1e12, metavar="X", help="10^12 bytes/s of its memory")
-    parser.add_argument("--gb", type=_positive, default=MEMORY / 1e9, metavar="X", help="10^9 bytes that its memory holds")
+    parser.add_argument("--tflops", type=positive_number, default=PEAK / 1e12, metavar="X", help="10^12 FLOP/s of the machine")
+    parser.add_argument("--tbps", type=positive_number, default=BANDWIDTH / 1e12, metavar="X", help="10^12 bytes/s of its memory")
+    parser.add_argument("--gb", type=positive_number, default=MEMORY / 1e9, metavar="X", help="10^9 bytes that its memory holds")
     return parser.add("plot", "json")
-
-
-def _positive(text):
-    """An argparse type: a number from 1e-6 to 1e9."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 1e-6 <= value <= 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1e-6 to 1e9")
-    return value
 
 
 @command

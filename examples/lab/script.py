@@ -114,6 +114,17 @@ def whole_number(minimum, maximum=None):
     return convert
 
 
+def positive_number(text):
+    """An argparse type: a number from 1e-6 to 1e9."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 1e-6 <= value <= 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1e-6 to 1e9")
+    return value
+
+
 def or_off(convert):
     """An argparse type: what `convert` makes of the text, or None for the word "off"."""
     return lambda text: None if text == "off" else convert(text)
