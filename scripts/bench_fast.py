@@ -21,6 +21,7 @@ from examples.ch05.generate import generate
 from examples.ch05.loop_agreement import library_greedy
 from examples.ch10.kv_cache import Cached
 from examples.ch11.fast_decode import FastDecode
+from examples.ch11.q4_weights import pack
 from examples.lab.script import BadInput, counted, table
 from examples.lab.timing import median_after
 
@@ -60,7 +61,7 @@ def serve(name, source, tokens, threads):
     model = load(source)
     with torch.inference_mode():
         write = writer(name, model, encode(PROMPT, model), tokens)
-        about = {"mb": FastDecode(model, 2).packed.nbytes / 1e6} if name == "fast" else {}
+        about = {"mb": pack(model).nbytes / 1e6} if name == "fast" else {}
         print(json.dumps(about), flush=True)
         for _ in sys.stdin:
             start = time.perf_counter()
