@@ -245,8 +245,7 @@ def report(values):
             *(_fit(f) for f in v["fits"]),
             "",
             "GB/s of one large matrix times a vector, by the numbers in its rows:\n"
-            + ", ".join(f"{r['numbers']:,}: {r['gb_per_s']:.1f}" for r in v["rows"])
-            + ".",
+            + textwrap.fill(", ".join(f"{r['numbers']:,}: {r['gb_per_s']:.1f}" for r in v["rows"]) + ".", 98),
             "",
             f"The model: {counted(s['layers'], 'layer')} of width {s['width']:,}, {s['operators']:,} operators and "
             f"{s['views']:,} views in a decode step:",
