@@ -17,23 +17,23 @@
     if (pages) pages.open = wide.matches;
   };
 
-  /** Mark in the contents the section that is being read: the last heading above the middle of the window. */
+  /** Mark in the contents the section that is being read: the last one that begins above the middle of the window. */
   const followReading = () => {
-    const links = new Map(all("a[href^='#']", contents).map((link) => [decodeURIComponent(link.hash.slice(1)), link]));
-    const headings = all("main :is(h2, h3, h4)[id]").filter((heading) => links.has(heading.id));
+    const links = new Map(all("a[href^='#']", contents).map((link) => [document.getElementById(decodeURIComponent(link.hash.slice(1))), link]));
+    const places = [...links.keys()].filter(Boolean);
     let marked = null;
     const mark = () => {
-      const above = headings.filter((heading) => heading.getBoundingClientRect().top < innerHeight / 2);
-      const link = above.length ? links.get(above.at(-1).id) : null;
+      const above = places.filter((place) => place.getBoundingClientRect().top < innerHeight / 2);
+      const link = above.length ? links.get(above.at(-1)) : null;
       if (link === marked) return;
       if (marked) marked.removeAttribute("aria-current");
       if (link) link.setAttribute("aria-current", "true");
       marked = link;
       if (link && wide.matches) keepInSight(link);
     };
-    // a heading that crosses the middle changes the section
+    // a place that crosses the middle changes the section
     const observer = new IntersectionObserver(mark, { rootMargin: "0px 0px -50% 0px" });
-    headings.forEach((heading) => observer.observe(heading));
+    places.forEach((place) => observer.observe(place));
     mark();
   };
 
@@ -46,20 +46,18 @@
 
   // -------------------------------------------------------------------------------------------------- boxes that scroll
 
-  const kinds = { PRE: "Listing", MATH: "Formula", TABLE: "Table" };
+  const names = { pre: "Listing", table: "Table", math: "Formula" };
+
+  const kindOf = (box) => (box.matches("pre, math") ? box.localName : box.querySelector("table, math")?.localName);
 
   /** A box that is wider inside than outside can be reached and scrolled by keyboard, and says what it is. */
   const makeScrollable = () => {
-    const boxes = all("main :is(pre, .wide, .drawing)");
+    const boxes = all("main :is(pre, .wide, .drawing, math[display='block'])");
     const look = () =>
       boxes.forEach((box, i) => {
         const scrolls = box.scrollWidth > box.clientWidth + 1;
-        if (scrolls === box.hasAttribute("tabindex")) return;
-        if (!scrolls) return ["tabindex", "role", "aria-label"].forEach((name) => box.removeAttribute(name));
-        const inside = box.matches("pre") ? "PRE" : box.querySelector("table, math")?.tagName.toUpperCase();
-        box.tabIndex = 0;
-        box.setAttribute("role", "region");
-        box.setAttribute("aria-label", `${kinds[inside] || "Drawing"} ${i + 1}, scrolls sideways`);
+        const given = { tabindex: "0", role: "region", "aria-label": `${names[kindOf(box)] || "Drawing"} ${i + 1}, scrolls sideways` };
+        for (const [name, value] of Object.entries(given)) scrolls ? box.setAttribute(name, value) : box.removeAttribute(name);
       });
     const observer = new ResizeObserver(look);
     boxes.forEach((box) => observer.observe(box));
