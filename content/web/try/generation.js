@@ -8,7 +8,7 @@ const settings = {
   off: (text) => ["", "off"].includes(text.trim().toLowerCase()),
   whole: (text) => /^\s*\d+\s*$/.test(text),
 
-  /** {id of a field: (text, room) => [value] or a sentence that says what is wrong}. room: the new tokens that the model has positions for. */
+  /** {id of a field: (text, room) => [value] or a sentence that says what is wrong}. room: new tokens that there are positions for. */
   fields: {
     temperature(text) {
       const x = settings.number(text);
@@ -31,7 +31,8 @@ const settings = {
     },
     count(text, room) {
       if (!settings.whole(text) || Number(text) < 1) return `New tokens are “${text}”; give a whole number from 1.`;
-      return Number(text) <= room ? [Number(text)] : `The model has room for ${room} more tokens, and ${text.trim()} are asked for; ask for fewer.`;
+      if (Number(text) <= room) return [Number(text)];
+      return `The model has room for ${room} new tokens, and ${text.trim()} are asked for; ask for fewer.`;
     },
   },
 
@@ -52,25 +53,18 @@ const settings = {
     `temperature ${temperature}, top-k ${topK ?? "off"}, top-p ${topP ?? "off"}, seed ${seed}`,
 };
 
-/** One token at a time behind a prompt. step() runs the model, with the cache or on the whole text, and chooses one id. */
-function decodingLoop(model, prompt, chosen, cached) {
-  const { temperature, topK, topP, seed, count } = chosen;
-  const generator = lab.generator(seed);
-  const cache = cached ? lab.newCache(model) : null;
-  const loop = { prompt, chosen, added: [], positions: 0, milliseconds: 0, done: false, last: null };
+/** Chapter 5's loop with a count of what it did. step() makes one token more; cached: with Chapter 10's cache, or the whole text anew. */
+function countedLoop(model, prompt, chosen, cached) {
+  const { count, ...options } = chosen;
+  const steps = lab.generate(model, prompt, count, { ...options, cached });
+  const loop = { prompt, chosen, added: [], positions: 0, milliseconds: 0, ended: false, done: false, logits: null };
   loop.step = () => {
     const start = performance.now();
-    const text = prompt.concat(loop.added);
-    const fed = cached ? text.slice(cache.length) : text;
-    const logits = cached ? lab.forwardCached(model, fed, cache, { last: true }) : lab.forward(model, fed, { last: true });
-    const p = lab.probabilities(logits, { temperature, topK, topP });
-    const id = temperature === 0 ? lab.argmax(logits) : lab.draw(p, generator);
+    const { id, logits, positions, ended } = steps.next().value;
     loop.milliseconds += performance.now() - start;
-    loop.positions += fed.length;
+    loop.positions += positions;
     loop.added.push(id);
-    loop.last = { id, p, plain: lab.probabilities(logits, { temperature: temperature || 1 }) };
-    loop.ended = model.ends.includes(id);
-    loop.done = loop.ended || loop.added.length === count;
+    Object.assign(loop, { logits, ended, done: ended || loop.added.length === count });
   };
   return loop;
 }
@@ -88,7 +82,8 @@ const generation = {
     const field = (name) => tryPage.$(`#try-${name}`);
     const names = Object.keys(settings.fields);
     const found = settings.read(Object.fromEntries(names.map((name) => [name, field(name).value])), room);
-    if (!ids.length) Object.assign(found, { problem: "There is no text to go on from; type one at the top of the page.", field: null });
+    const none = { problem: "There is no text to go on from; mend it at the top of the page.", field: null };
+    if (!ids.length) Object.assign(found, none);
     for (const name of names) field(name).setAttribute("aria-invalid", String(found.field === name));
     tryPage.part(part).querySelector(".try-problem").textContent = found.problem ?? "";
     return found.problem ? null : found;
@@ -108,7 +103,7 @@ const generation = {
     }
   },
 
-  /** The prompt and what was added, decoded together: a character may be made of several tokens, and be whole only with the last. */
+  /** The prompt and what was added, decoded together: a character may be of several tokens, and is whole only with the last. */
   text({ prompt, added }) {
     const before = lab.tokenizer.decode(prompt);
     const all = lab.tokenizer.decode(prompt.concat(added));
@@ -121,7 +116,7 @@ const generation = {
     const chosen = generation.read("generation");
     generation.stop();
     if (!chosen) return;
-    generation.loop = decodingLoop(tryPage.model, tryPage.ids.slice(), chosen, true);
+    generation.loop = countedLoop(tryPage.model, tryPage.ids.slice(), chosen, true);
     tryPage.say("generation", "Writing …");
     generation.running(true);
     generation.go();
@@ -154,13 +149,15 @@ const generation = {
     if (!chosen) return;
     const { loop } = generation;
     const others = !loop || JSON.stringify(loop.chosen) !== JSON.stringify(chosen);
-    if (others || loop.done) generation.loop = decodingLoop(tryPage.model, tryPage.ids.slice(), chosen, true);
+    if (others || loop.done) generation.loop = countedLoop(tryPage.model, tryPage.ids.slice(), chosen, true);
     generation.loop.step();
     generation.show();
     generation.showCandidates();
-    const { last, added } = generation.loop;
-    const drawn = chosen.temperature === 0 ? "the most probable" : `drawn with a probability of ${views.percent(last.p[last.id])}`;
-    tryPage.say("generation", `New token ${added.length}: ${views.quoted(lab.tokenizer.text(last.id))}, id ${last.id}, ${drawn}.`);
+    const { logits, added } = generation.loop;
+    const id = added.at(-1);
+    const drawn = `drawn with a probability of ${views.percent(lab.probabilities(logits, chosen)[id])}`;
+    const how = chosen.temperature === 0 ? "the most probable" : drawn;
+    tryPage.say("generation", `New token ${added.length}: ${views.quoted(lab.tokenizer.text(id))}, id ${id}, ${how}.`);
   },
 
   running(on) {
@@ -173,19 +170,23 @@ const generation = {
 
   /** What the last step had to choose from. */
   showCandidates() {
-    const { last, chosen } = generation.loop;
-    const best = tryPage.best(last.plain, 5);
-    const ids = best.includes(last.id) ? best : best.concat(last.id);
-    const rows = ids.map((id) => ({ id, text: lab.tokenizer.text(id), plain: last.plain[id], p: last.p[id], taken: id === last.id }));
+    const { logits, chosen, added } = generation.loop;
+    const taken = added.at(-1);
+    const plain = lab.probabilities(logits, { temperature: chosen.temperature || 1 });
+    const p = lab.probabilities(logits, chosen);
+    const best = tryPage.best(plain, 5);
+    const ids = best.includes(taken) ? best : best.concat(taken);
+    const rows = ids.map((id) => ({ id, text: lab.tokenizer.text(id), plain: plain[id], p: p[id], taken: id === taken }));
     tryPage.part("generation").querySelector(".candidates").innerHTML = views.candidates(rows, chosen.temperature || 1);
   },
 
   finished() {
     const { added, milliseconds, chosen, ended, done } = generation.loop;
     const how = ended ? "The model has ended the text" : done ? "Done" : "Stopped";
-    const rate = (1000 * added.length) / milliseconds;
+    const rate = ((1000 * added.length) / milliseconds).toFixed(0);
     const count = `${added.length} new ${added.length === 1 ? "token" : "tokens"}`;
-    tryPage.say("generation", `${how}: ${count} in ${(milliseconds / 1000).toFixed(2)} s of computing, ${rate.toFixed(0)} a second; ${settings.words(chosen)}.`);
+    const time = `${(milliseconds / 1000).toFixed(2)} s of computing, ${rate} a second`;
+    tryPage.say("generation", `${how}: ${count} in ${time}; ${settings.words(chosen)}.`);
   },
 
   // --------------------------------------------------------------------------------------------------- without and with the cache
@@ -194,7 +195,7 @@ const generation = {
     const chosen = generation.read("cache");
     generation.stopSides();
     if (!chosen) return;
-    generation.sides = [false, true].map((cached) => decodingLoop(tryPage.model, tryPage.ids.slice(), chosen, cached));
+    generation.sides = [false, true].map((cached) => countedLoop(tryPage.model, tryPage.ids.slice(), chosen, cached));
     tryPage.$("#try-both-stop").setAttribute("aria-disabled", "false");
     tryPage.part("cache").setAttribute("aria-busy", "true");
     tryPage.say("cache", "Running both …");
@@ -233,9 +234,9 @@ const generation = {
     }
     const ratio = (name) => (plain[name] / cached[name]).toFixed(1);
     const same = plain.added.every((id, i) => id === cached.added[i]) ? "The tokens are the same." : "The tokens are NOT the same.";
-    const positions = `${book.int(plain.positions)} positions without the cache and ${book.int(cached.positions)} with it, ${ratio("positions")} times as many`;
-    const times = `${book.int(plain.milliseconds)} against ${book.int(cached.milliseconds)} ms, ${ratio("milliseconds")} times as long`;
-    tryPage.say("cache", `${same} ${positions}; ${times}.`);
+    const [positions, times] = ["positions", "milliseconds"].map((name) => [plain, cached].map((loop) => book.int(loop[name])));
+    const many = `${positions[0]} positions without the cache and ${positions[1]} with it, ${ratio("positions")} times as many`;
+    tryPage.say("cache", `${same} ${many}; ${times[0]} ms against ${times[1]}, ${ratio("milliseconds")} times as long.`);
   },
 
   open() {
@@ -248,4 +249,4 @@ const generation = {
   },
 };
 
-if (typeof module !== "undefined") module.exports = { settings, decodingLoop };
+if (typeof module !== "undefined") module.exports = { settings, countedLoop };

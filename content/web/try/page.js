@@ -1,6 +1,6 @@
 "use strict";
-/* The page "Try it": loads the weights, and keeps the first five parts in step with the reader's text. `lab` is the model (bpe.js, gpt2.js,
-   sampling.js), `views` the markup, `jobs` the order of work; generation.js is the rest of the page. */
+/* The page "Try it": loads the weights, and keeps the first five parts in step with the reader's text. `lab` is the model (bpe.js,
+   gpt2.js, sampling.js), `views` the markup, `jobs` the order of work; generation.js is the rest of the page. */
 
 const tryPage = {
   // How much of a long text a part shows. The pass over a long text takes a second, and a table of it has no room in a page.
@@ -168,16 +168,13 @@ const tryPage = {
     const { sizes } = tryPage.trace(true);
     yield;
     const rms = (row) => (row.length ? Math.sqrt(row.reduce((sum, x) => sum + x * x, 0) / row.length) : null);
-    const rows = sizes.map((row) => Array.from(row));
-    const whole = rows.map(rms);
-    tryPage.put("sizes", views.sizes(rows, tryPage.labels.slice(0, rows[0].length), whole, rows.map((row) => rms(row.slice(1)))));
-    const last = whole[whole.length - 1];
-    const growth = (last / whole[0]).toFixed(0);
-    tryPage.say(
-      "sizes",
-      `The RMS over all positions is ${views.size(whole[0])} after the embedding and ${views.size(last)} after layer ${whole.length - 1}, ${growth} times as large.`,
-    );
-    tryPage.limit("sizes", tryPage.shortened(rows[0].length, ", which the later ones do not change"));
+    const rows = sizes.map((row) => ({ sizes: Array.from(row), whole: rms(row), rest: rms(row.slice(1)) }));
+    const T = sizes[0].length;
+    tryPage.put("sizes", views.sizes(rows, tryPage.labels.slice(0, T)));
+    const [first, last] = [rows[0].whole, rows.at(-1).whole];
+    const both = `${views.size(first)} after the embedding and ${views.size(last)} after layer ${rows.length - 1}`;
+    tryPage.say("sizes", `The RMS over all positions is ${both}, ${(last / first).toFixed(0)} times as large.`);
+    tryPage.limit("sizes", tryPage.shortened(T, ", which the later ones do not change"));
   },
 
   // ------------------------------------------------------------------------------------------------------------------ influence
@@ -191,7 +188,7 @@ const tryPage = {
     const one = tryPage.$("#try-changed").value;
     const columns = one === "all" ? ids.map((_, j) => j) : [Number(one)];
     const changes = {};
-    const draw = () => tryPage.put("influence", views.influence((i, j) => changes[j]?.[i] ?? null, labels, columns, mask));
+    const draw = () => tryPage.put("influence", views.influence((i, j) => changes[j]?.[i] ?? null, labels, columns));
     const cut = `; ${columns.length === 1 ? "a table" : "each column is a pass of its own, and a table"} of more would take long`;
     tryPage.limit("influence", tryPage.shortened(ids.length, cut));
     tryPage.tellChange = (i, place) => tryPage.changeInWords(labels, columns[place], i, changes);
@@ -206,8 +203,9 @@ const tryPage = {
     }
     const above = columns.flatMap((j) => Array.from(changes[j]).slice(0, j));
     const zeros = above.filter((x) => x === 0).length;
-    const heard = above.length ? `${zeros} of the ${above.length} entries above the diagonal are exactly 0` : "there is nothing above the diagonal";
-    tryPage.say("influence", `${mask ? "With" : "Without"} the mask, ${heard}.`);
+    const many = `${zeros} of the ${above.length} entries above the diagonal are exactly 0`;
+    const heard = above.length ? many : "nothing is above the diagonal";
+    tryPage.say("influence", `${mask ? "With" : "Without"} the mask ${heard}.`);
   },
 
   changeInWords(labels, j, i, changes) {
@@ -233,8 +231,7 @@ const tryPage = {
   open() {
     const $ = tryPage.$;
     const within = (name, selector) => tryPage.part(name).querySelector(selector);
-    // a text ends with a token that no text spells, and this tokenizer has one such token
-    tryPage.model = { ...lab.loadModel(book_model), ends: Object.values(book_model.tokenizer.whole) };
+    tryPage.model = lab.loadModel(book_model);
     book_model.data = null; // 9 MB of letters, not needed any more
     $("#try-layer").replaceChildren(...Array.from({ length: tryPage.config.n_layer }, (_, i) => new Option(String(i), String(i))));
     for (const name of ["next", "attention", "sizes", "influence"]) jobs.add(name, tryPage.part(name), tryPage[name]);
@@ -269,7 +266,8 @@ const tryPage = {
     const failed = (sentence) => Object.assign(state, { textContent: sentence, className: "try-state try-problem" });
     const script = Object.assign(document.createElement("script"), { src: new URL("weights.js", folder).href });
     state.textContent = "Loading the weights …";
-    script.addEventListener("error", () => failed("The weights did not load. They are the file assets/try/weights.js, which belongs beside this page."));
+    const missing = "The weights did not load. They are the file assets/try/weights.js, which belongs beside this page.";
+    script.addEventListener("error", () => failed(missing));
     script.addEventListener("load", () => {
       state.textContent = "Reading the weights …";
       setTimeout(() => {

@@ -1,8 +1,8 @@
 "use strict";
 /* How "Try it" computes without freezing the page, and how its tables are walked by keyboard. Nothing here knows the model. */
 
-/** Jobs, one a part of the page. A job is a generator function: each `yield` hands the page back to the browser for a moment. A job runs
-    only while its part is in view, and begins anew when something that it depends on has changed. */
+/** Jobs, one a part of the page. A job is a generator function: each `yield` hands the page back to the browser for a moment. A job
+    runs only while its part is in view, and begins anew when something that it depends on has changed. */
 const jobs = {
   all: [],
   timer: null,
@@ -44,8 +44,8 @@ const jobs = {
   },
 };
 
-/** The tables of views.grid within `element`: one cell takes part in the tab order, the arrow keys, Home and End go from cell to cell,
-    and the cell under the focus or the pointer is told by `say(row, column)` in `output`. */
+/** The tables of views.grid within `element`: one cell takes part in the tab order, the arrow keys, Home and End go from cell to
+    cell, and the cell under the focus or the pointer is told by `say(row, column)` in `output`. */
 function walkable(element, output, say) {
   const place = (cell) => [Number(cell.dataset.row), Number(cell.dataset.column)];
   const tell = (event) => {
