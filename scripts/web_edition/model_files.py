@@ -1,7 +1,7 @@
 """The embedded model as two classic scripts, which a page reads from a file with no server.
 
-tokenizer.js makes `book_model = {config, ends, tokenizer}`, so that ids can be shown before the weights are there; ends are the ids
-that end a text. weights.js, which comes after it, adds `tensors`, rows of [name, shape, offset in numbers], and `data`, all of them
+tokenizer.js makes `book_model = {config, ends, tokenizer, bytes}`, so that ids can be shown before the weights are there; ends are the
+ids that end a text, bytes is the size of the other script. weights.js, which comes after it, adds `tensors`, rows of [name, shape, offset in numbers], and `data`, all of them
 in float16, the lower byte first, as base64. The same files give the same bytes.
 """
 
@@ -33,21 +33,20 @@ def model_files(model: Model) -> dict[str, str]:
     bpe = read_bpe(model)
     pieces = sorted(bpe.ids | bpe.whole, key=(bpe.ids | bpe.whole).get)
     merges = [list(pair) for pair in bpe.ranks]
-    facts = {
-        "config": asdict(model.config),
-        "ends": sorted(end_tokens(model)),
-        "tokenizer": {"pieces": pieces, "merges": merges, "whole": bpe.whole},
-    }
     weights, rows, offset = [], [], 0
     for name, tensor in model.weights.items():
         weights.append(tensor.to(torch.float16).contiguous().numpy().astype("<f2").tobytes())
         rows.append([name, list(tensor.shape), offset])
         offset += tensor.numel()
     data = base64.b64encode(b"".join(weights)).decode("ascii")
-    return {
-        TOKENIZER: f"var book_model = {_written(facts)};\n",
-        WEIGHTS: f"Object.assign(book_model, {_written({'tensors': rows, 'data': data})});\n",
+    script = f"Object.assign(book_model, {_written({'tensors': rows, 'data': data})});\n"
+    facts = {
+        "config": asdict(model.config),
+        "ends": sorted(end_tokens(model)),
+        "tokenizer": {"pieces": pieces, "merges": merges, "whole": bpe.whole},
+        "bytes": len(script),
     }
+    return {TOKENIZER: f"var book_model = {_written(facts)};\n", WEIGHTS: script}
 
 
 def rounded(model: Model) -> Model:

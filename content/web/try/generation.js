@@ -8,7 +8,7 @@ const settings = {
   off: (text) => ["", "off"].includes(text.trim().toLowerCase()),
   whole: (text) => /^\s*\d+\s*$/.test(text),
 
-  /** {id of a field: (text, room) => [value] or a sentence that says what is wrong}. room: new tokens that there are positions for. */
+  /** {id of a field: (text, room) => [value], or a sentence that says what is wrong}. room: new tokens that have a position. */
   fields: {
     temperature(text) {
       const x = settings.number(text);
@@ -53,7 +53,7 @@ const settings = {
     `temperature ${temperature}, top-k ${topK ?? "off"}, top-p ${topP ?? "off"}, seed ${seed}`,
 };
 
-/** Chapter 5's loop with a count of what it did. step() makes one token more; cached: with Chapter 10's cache, or the whole text anew. */
+/** Chapter 5's loop with a count of what it did. step() makes one token more. cached: with Chapter 10's cache, or all anew. */
 function countedLoop(model, prompt, chosen, cached) {
   const { count, ...options } = chosen;
   const steps = lab.generate(model, prompt, count, { ...options, cached });

@@ -218,10 +218,13 @@ const tryPage = {
 
   // ------------------------------------------------------------------------------------------------------------------- the page
 
+  weighs: () => (book_model.bytes / 1e6).toFixed(1),
+
   /** The tokenizer is there with the page, so ids can be shown before the weights have come. */
   begin() {
     lab.tokenizer = lab.makeTokenizer(book_model.tokenizer);
     tryPage.config = book_model.config;
+    tryPage.$("#try-weighs").textContent = `The file is ${tryPage.weighs()} MB in size.`;
     tryPage.$("#try-text").addEventListener("input", tryPage.typed);
     tryPage.part("tokens").hidden = false;
     tryPage.typed();
@@ -265,7 +268,7 @@ const tryPage = {
     const state = tryPage.$("#try-state");
     const failed = (sentence) => Object.assign(state, { textContent: sentence, className: "try-state try-problem" });
     const script = Object.assign(document.createElement("script"), { src: new URL("weights.js", folder).href });
-    state.textContent = "Loading the weights …";
+    state.textContent = `Loading the weights, ${tryPage.weighs()} MB …`;
     const missing = "The weights did not load. They are the file assets/try/weights.js, which belongs beside this page.";
     script.addEventListener("error", () => failed(missing));
     script.addEventListener("load", () => {

@@ -21,7 +21,8 @@ const views = {
   /** heads: markup of <th>; rows: a list of markup of cells each, the row's head first. */
   table(kind, heads, rows, more = {}) {
     const body = rows.map((cells) => `<tr>${cells.join("")}</tr>`).join("");
-    return `<table${book.attributes({ class: kind, ...more })}><thead><tr>${heads.join("")}</tr></thead><tbody>${body}</tbody></table>`;
+    const head = `<thead><tr>${heads.join("")}</tr></thead>`;
+    return `<table${book.attributes({ class: kind, ...more })}>${head}<tbody>${body}</tbody></table>`;
   },
 
   columns: (names) => names.map((name) => `<th scope="col">${name}</th>`),
@@ -122,8 +123,9 @@ const views = {
       cell(rest, "rest"),
       ...sizes.map((x, t) => cell(x, t)),
     ]);
-    const heads = [...views.columns(["after layer", "all", "without position 0"]), ...labels.map((label) => views.head(label, "col"))];
-    return views.scroll("RMS of the stream by layer and position", views.table("try-sizes", heads, body));
+    const whole = views.columns(["after layer", "all", "without position 0"]);
+    const table = views.table("try-sizes", [...whole, ...labels.map((label) => views.head(label, "col"))], body);
+    return views.scroll("RMS of the stream by layer and position", table);
   },
 
   /** changes(i, j): the largest change at position i when token j is another, null where it is not computed yet. columns: the
