@@ -3,6 +3,7 @@
     book_search = {
       sections: [[page, anchor, pageTitle, heading], ...],   // "04-chapter", "attention", "The transformer ...", "Attention"
       words: {"attention": "3,1,4", ...},                    // by word, in the order of the alphabet
+      common: ["a", "an", ...],                              // words that are in no section's list
     };
 
 A word's sections are numbers in base 36, each the difference to the one before (the first to 0): "3,1,4" is sections 3, 4
@@ -40,7 +41,7 @@ def index(pages):
             for word in in_heading | words(plain(blocks)):
                 places.setdefault(word, []).append((number, word in in_heading))
     coded = {word: _coded(places[word]) for word in sorted(places)}
-    written = json.dumps({"sections": sections, "words": coded}, ensure_ascii=False, separators=(",", ":"))
+    written = json.dumps({"sections": sections, "words": coded, "common": sorted(COMMON)}, ensure_ascii=False, separators=(",", ":"))
     return f'"use strict";\nvar book_search = {written};\n'
 
 

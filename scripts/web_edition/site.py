@@ -72,8 +72,8 @@ class Edition:
             if node["t"] == "Header" and node["c"][0] > 1:
                 level, (id, *more), inside = node["c"]
                 page.sections.append((level, id, plain(inside)))
-                link = raw(f'<a class="anchor" href="#{id}" aria-label="Link to this section">#</a>')
-                return {"t": "Header", "c": [level, [id, *more], [*inside, {"t": "Space"}, link]]}
+                link = [raw(f'<a class="self" href="#{id}">'), *inside, raw("</a>")]  # its words alone, so that it reads as a heading
+                return {"t": "Header", "c": [level, [id, *more], link]}
             return node
 
         page.blocks = changed(page.blocks, change)
