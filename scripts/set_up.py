@@ -4,7 +4,8 @@
     python3 scripts/set_up.py .venv content/web/requirements.txt  # beside the first, before the targets of the web edition
 
 What it was installed for is told by the contents of requirements.txt, whose SHA-256 is kept in `.venv/.ready`, not by a time; that
-of another file in `.venv/.ready-` and its name. It changes an environment by installing into it and never clears one. It writes to none that is a link: that one is somebody else's.
+of another file in `.venv/.ready-` and its name. It changes an environment by installing into it and never clears one. It writes to
+none that is a link: that one is somebody else's.
 Standard library alone: it runs before anything is installed.
 """
 

@@ -6,6 +6,7 @@ in float16, the lower byte first, as base64. The same files give the same bytes.
 """
 
 import base64
+import itertools
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -24,35 +25,58 @@ def write_model_files(folder: Path) -> dict[str, int]:
     folder.mkdir(parents=True, exist_ok=True)
     sizes = {}
     for name, text in model_files(load(dtype=None)).items():
-        sizes[name] = (folder / name).write_bytes(text.encode("utf-8"))
+        sizes[name] = (folder / name).write_bytes(text.encode("ascii"))
     return sizes
 
 
 def model_files(model: Model) -> dict[str, str]:
     """{name: text} of the scripts of a GPT-2 with a byte-level BPE."""
     bpe = read_bpe(model)
-    pieces = sorted(bpe.ids | bpe.whole, key=(bpe.ids | bpe.whole).get)
-    merges = [list(pair) for pair in bpe.ranks]
-    facts = {
-        "config": asdict(model.config),
-        "ends": sorted(end_tokens(model)),
-        "tokenizer": {"pieces": pieces, "merges": merges, "whole": bpe.whole},
-    }
-    weights, rows, offset = [], [], 0
+    ids = bpe.ids | bpe.whole
+    tokenizer = {"pieces": sorted(ids, key=ids.get), "merges": list(bpe.ranks), "whole": bpe.whole}
+    tokenizer |= dict(zip(("letters", "digits"), characters(model.tokenizer.pre_tokenizer), strict=True))
+    facts = {"config": asdict(model.config), "ends": sorted(end_tokens(model)), "tokenizer": tokenizer}
+    parts, rows, offset = [], [], 0
     for name, tensor in model.weights.items():
-        weights.append(tensor.to(torch.float16).contiguous().numpy().astype("<f2").tobytes())
+        parts.append(tensor.to(torch.float16).numpy().astype("<f2").tobytes())
         rows.append([name, list(tensor.shape), offset])
         offset += tensor.numel()
-    data = base64.b64encode(b"".join(weights)).decode("ascii")
-    return {
-        TOKENIZER: f"var book_model = {_written(facts)};\n",
-        WEIGHTS: f"Object.assign(book_model, {_written({'tensors': rows, 'data': data})});\n",
-    }
+    data = base64.b64encode(b"".join(parts)).decode("ascii")
+    script = f"Object.assign(book_model, {_written({'tensors': rows, 'data': data})});\n"
+    facts["bytes"] = len(script)  # a page says what it is about to load
+    return {TOKENIZER: f"var book_model = {_written(facts)};\n", WEIGHTS: script}
 
 
 def rounded(model: Model) -> Model:
     """The model with the weights that the page has: in float16, and then as float32 again."""
     return model.to(dtype=torch.float16).to(dtype=torch.float32)
+
+
+def characters(pre_tokenizer) -> tuple[list[int], list[int]]:
+    """What the library takes for a letter and for a digit, each as runs: [how many others, how many such, how many others, ...].
+
+    It is asked, because its tables of Unicode are of another year than those of Python and of a browser. Of `aX1` the character
+    X is a letter where a word goes on with it, and a digit where a word goes on behind it.
+    """
+    letters, digits = [], []
+    codes = [code for code in range(0x110000) if not 0xD800 <= code < 0xE000]  # surrogates are no characters
+    for some in (codes[at : at + 4096] for at in range(0, len(codes), 4096)):
+        text = "".join(f"a{chr(code)}1\n" for code in some)
+        starts = {start for _, (start, _) in pre_tokenizer.pre_tokenize_str(text)}
+        for i, code in enumerate(some):
+            before, behind = 4 * i + 1 not in starts, 4 * i + 2 not in starts
+            letters += [code] if before else []
+            digits += [code] if behind and code != ord(" ") else []  # a word may begin with a blank
+    return _runs(letters), _runs(digits)
+
+
+def _runs(codes):
+    runs, end = [], 0
+    for _, group in itertools.groupby(enumerate(codes), key=lambda pair: pair[1] - pair[0]):
+        found = [code for _, code in group]
+        runs += [found[0] - end, len(found)]
+        end = found[-1] + 1
+    return runs
 
 
 def _written(value):
