@@ -71,12 +71,14 @@ class Edition:
                 return raw_block(listing(classes[0] if classes else "", code))
             if node["t"] == "Math" and node["c"][0]["t"] == "DisplayMath":
                 return [raw('<span class="wide" tabindex="0">'), node, raw("</span>")]
+            if node["t"] == "Math" and node["c"][0]["t"] == "InlineMath" and len(node["c"][1]) > 24:  # wider than a phone
+                return [raw('<span class="formula" tabindex="0">'), node, raw("</span>")]
             if node["t"] == "Table":
                 return [raw_block('<div class="wide" tabindex="0">'), node, raw_block("</div>")]
             if node["t"] == "Header" and node["c"][0] > 1:
                 level, (id, *more), inside = node["c"]
                 page.sections.append((level, id, plain(inside)))
-                link = [raw(f'<a class="self" href="#{id}">'), *inside, raw("</a>")]  # its words alone, so that it reads as a heading
+                link = [raw(f'<a class="self" href="#{id}">'), *inside, raw("</a>")]
                 return {"t": "Header", "c": [level, [id, *more], link]}
             return node
 
