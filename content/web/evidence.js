@@ -66,6 +66,7 @@
   };
 
   const open = (link) => {
+    box.hidePopover();
     opener = link;
     fill(link);
     link.after(box); // so that reading and Tab go on after the number
@@ -77,22 +78,25 @@
   };
 
   /** Closed by Escape, by its button or by a click elsewhere: the focus goes back to the number, unless the reader put it elsewhere. */
-  box.addEventListener("toggle", (event) => {
-    if (event.newState !== "closed" || !opener) return;
-    opener.removeAttribute("aria-expanded");
-  });
-
   box.addEventListener("beforetoggle", (event) => {
-    if (event.newState === "closed" && opener && box.contains(document.activeElement)) opener.focus({ preventScroll: true });
+    if (event.newState !== "closed") return;
+    opener.removeAttribute("aria-expanded");
+    if (box.contains(document.activeElement)) opener.focus({ preventScroll: true });
   });
 
-  /** Tab out of the box closes it, and goes on from the number. */
+  /** Tab out of the box closes it: forwards to what follows the number, backwards to the number. */
   box.addEventListener("keydown", (event) => {
     if (event.key !== "Tab") return;
     const stops = [...box.querySelectorAll("a, button")];
     const at = document.activeElement;
-    if (event.shiftKey ? at === box || at === stops[0] : at === stops.at(-1)) box.hidePopover();
+    if (!(event.shiftKey ? at === box || at === stops[0] : at === stops.at(-1))) return;
+    box.hidePopover();
+    if (event.shiftKey) event.preventDefault();
   });
+
+  // a press on the number whose record stands open closes it, as a press anywhere outside does; the click must not open it again
+  let closing = null;
+  document.addEventListener("pointerdown", () => (closing = box.matches(":popover-open") ? opener : null), true);
 
   for (const link of document.querySelectorAll("a.ev")) {
     if (!records[idOf(link)]) continue;
@@ -100,7 +104,8 @@
     link.addEventListener("click", (event) => {
       if (event.ctrlKey || event.metaKey || event.shiftKey) return; // a new tab was asked for
       event.preventDefault();
-      open(link);
+      if (closing !== link) open(link);
+      closing = null;
     });
     link.addEventListener("keydown", (event) => {
       if (event.key !== " ") return;

@@ -37,11 +37,10 @@
     return found;
   };
 
-  /** The sections that hold all words of `text`, the best first: [page, anchor, page's title, heading]. */
+  /** The sections that hold all words of `text`, the best first: [page, anchor, page's title, heading]; null where it has no word to find. */
   const search = (text, keys, index) => {
-    const common = new Set(index.common || []);
-    const words = wordsOf(text).filter((word) => word.length > 1 && !common.has(word));
-    if (!words.length) return [];
+    const words = wordsOf(text).filter((word) => word.length > 1 && !index.common.includes(word));
+    if (!words.length) return null;
     const [first, ...others] = words.map((word) => placesOf(word, keys, index));
     return [...first]
       .filter(([section]) => others.every((places) => places.has(section)))
@@ -107,11 +106,13 @@
     if (!keys) return;
     choose(null);
     const text = input.value.trim();
-    const places = search(text, keys, window.book_search);
+    const found = search(text, keys, window.book_search);
+    const places = found || [];
     list.replaceChildren(...places.slice(0, SHOWN).map(option));
     list.hidden = !places.length;
     panel.scrollTop = 0;
     if (!text) say("");
+    else if (!found) say("Type at least two letters of a word that is not in every section.");
     else if (!places.length) say("No section holds all these words.");
     else say(`${places.length} ${places.length === 1 ? "section" : "sections"}${places.length > SHOWN ? `, the first ${SHOWN} shown` : ""}`);
     open(Boolean(text));

@@ -52,7 +52,7 @@
 
   /** A box that is wider inside than outside can be reached and scrolled by keyboard, and says what it is. */
   const makeScrollable = () => {
-    const boxes = all("main :is(pre, .wide, .drawing, math[display='block'])");
+    const boxes = all("main :is(pre, .wide, .formula, .drawing, math[display='block'])");
     const look = () =>
       boxes.forEach((box, i) => {
         const scrolls = box.scrollWidth > box.clientWidth + 1;

@@ -41,7 +41,8 @@ def index(pages):
             for word in in_heading | words(plain(blocks)):
                 places.setdefault(word, []).append((number, word in in_heading))
     coded = {word: _coded(places[word]) for word in sorted(places)}
-    written = json.dumps({"sections": sections, "words": coded, "common": sorted(COMMON)}, ensure_ascii=False, separators=(",", ":"))
+    found = {"sections": sections, "words": coded, "common": sorted(COMMON)}
+    written = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
     return f'"use strict";\nvar book_search = {written};\n'
 
 
