@@ -69,10 +69,11 @@ class Edition:
             if node["t"] == "CodeBlock":
                 (_, classes, _), code = node["c"]
                 return raw_block(listing(classes[0] if classes else "", code))
-            if node["t"] == "Math" and node["c"][0]["t"] == "DisplayMath":
-                return [raw('<span class="wide" tabindex="0">'), node, raw("</span>")]
-            if node["t"] == "Math" and node["c"][0]["t"] == "InlineMath" and len(node["c"][1]) > 24:  # wider than a phone
-                return [raw('<span class="formula" tabindex="0">'), node, raw("</span>")]
+            if node["t"] == "Math":
+                kind, formula = node["c"][0]["t"], node["c"][1]
+                if kind == "DisplayMath" or len(formula) > 24:  # may be wider than a phone
+                    opening = f'<span class="formula{" display" if kind == "DisplayMath" else ""}" tabindex="0">'
+                    return [raw(opening), node, raw("</span>")]
             if node["t"] == "Table":
                 return [raw_block('<div class="wide" tabindex="0">'), node, raw_block("</div>")]
             if node["t"] == "Header" and node["c"][0] > 1:
