@@ -48,11 +48,11 @@
 
   const names = { pre: "Listing", table: "Table", math: "Formula" };
 
-  const kindOf = (box) => (box.matches("pre, math") ? box.localName : box.querySelector("table, math")?.localName);
+  const kindOf = (box) => (box.matches("pre") ? "pre" : box.querySelector("table, math")?.localName);
 
   /** A box that is wider inside than outside can be reached and scrolled by keyboard, and says what it is. */
   const makeScrollable = () => {
-    const boxes = all("main :is(pre, .wide, .formula, .drawing, math[display='block'])");
+    const boxes = all("main :is(pre, .wide, .formula, .drawing)");
     const look = () =>
       boxes.forEach((box, i) => {
         const scrolls = box.scrollWidth > box.clientWidth + 1;
