@@ -1,11 +1,12 @@
-# `make` lists the targets. Each one first makes .venv where it is missing, and installs into it where requirements.txt has changed.
+# `make` lists the targets. Each one first makes .venv where it is missing, and installs into it where requirements.txt has changed;
+# those of the web edition install content/web/requirements.txt beside it.
 PYTHON ?= python3
 PIP_ARGS ?=
 VENV := .venv
 RUN := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help ready exercises exercise exercise-check run test test-fast lint bench bench-peers evidence refresh evidence-list verify check compare-published real-model train clean
+.PHONY: help ready web epub exercises exercise exercise-check run test test-fast lint bench bench-peers evidence refresh evidence-list verify check compare-published real-model train clean
 
 help: ## list the targets, and about how long each takes on two cores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +54,14 @@ verify: ready ## compare the records with what the experiments give now, timings
 check: ready ## manuscripts and README against code and records: numbers, listings, links, commands, headings, spelling
 	@$(RUN) scripts/check.py
 
+web: ready ## build the web edition, build/web/index.html: the book, its figures and the model in a browser; 30 s
+	@$(PYTHON) scripts/set_up.py $(VENV) content/web/requirements.txt $(PIP_ARGS)
+	@$(RUN) scripts/web.py
+
+epub: ready ## build the book as EPUB, build/inference-lab.epub; 30 s
+	@$(PYTHON) scripts/set_up.py $(VENV) content/web/requirements.txt $(PIP_ARGS)
+	@$(RUN) scripts/web.py --epub build/inference-lab.epub
+
 compare-published: ready ## the published run's numbers beside those of MODEL=openai-community/gpt2
 	@$(RUN) scripts/compare_published.py $(if $(MODEL),--model "$(MODEL)")
 
@@ -73,4 +82,4 @@ ready:
 	@command -v $(PYTHON) >/dev/null || { echo "error: no $(PYTHON) here; install Python 3.11 or newer, or name it: make PYTHON=..." >&2; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "error: $(PYTHON) is older than Python 3.11; name a newer one: make PYTHON=python3.12" >&2; exit 2; }
-	@$(PYTHON) scripts/set_up.py $(VENV) $(PIP_ARGS)
+	@$(PYTHON) scripts/set_up.py $(VENV) requirements.txt $(PIP_ARGS)

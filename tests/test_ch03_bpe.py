@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from examples.ch03 import bpe as room
 from examples.ch03 import bpe_agreement
 from examples.ch03.bpe import decode, encode, main, measure, merging, pieces_of, read_bpe, spelt, words
-from examples.ch03.pictures import MERGES, STEPS
+from examples.ch03.pictures import MERGES, STAGES, STEPS
 from examples.lab.script import BadInput
 from tests.rooms import RoomCase
 from tests.support import loaded, model, needs_smollm2
@@ -85,6 +85,15 @@ class Merges(unittest.TestCase):
         bpe = room.BPE({letter: i for i, letter in enumerate("Ġther")}, {pair: rank for rank, pair in enumerate(MERGES)}, {})
         steps = [(rank, " ".join(pieces)) for rank, pieces in merging(" there", bpe)]
         self.assertEqual([(None, " ".join("Ġthere")), *steps], list(STEPS))
+
+    def test_the_picture_of_the_stages(self):
+        """What stands beside the stages is what this program makes of the text."""
+        _, text = STAGES[0]
+        shown, found = dict(STAGES), words(text)
+        self.assertEqual(shown["words"], " | ".join(spelt(word) for word in found))
+        self.assertEqual(shown["bytes,\na letter each"], " | ".join(" ".join(spelt(word)) for word in found))
+        self.assertEqual(shown["merges: pieces"], " | ".join(" ".join(pieces_of(word, BPE)) for word in found))
+        self.assertEqual(shown["ids [T]"], f"{len(encode(text, BPE))} numbers")
 
     def test_each_step_joins_the_pair_of_its_rank(self):
         pairs = {rank: pair for pair, rank in BPE.ranks.items()}

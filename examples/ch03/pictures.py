@@ -1,4 +1,4 @@
-"""Chapter 3's pictures: a word joined by five made-up merges, and the embedding table at both ends of a pass.
+"""Chapter 3's pictures: from a text to rows of the table, five made-up merges of a word, and the table at both ends of a pass.
 
     python examples/ch03/pictures.py --into .
 
@@ -30,7 +30,34 @@ MERGES = (("h", "e"), ("Ġ", "t"), ("e", "r"), ("r", "e"), ("Ġt", "he"))  # the
 STEPS = ((None, "Ġ t h e r e"), (0, "Ġ t he r e"), (1, "Ġt he r e"), (3, "Ġt he re"), (4, "Ġthe re"))  # a test makes them by bpe.py
 PIECES = ("!", ",", " night", "ood", " my", " lord")
 TABLE = ((1, 0, -1), (0, 2, 1), (2, -1, 0), (-1, 1, 2), (0, 1, -2), (1, 3, 1))  # [V, d]
+STAGES = (  # what a stage is called, and "Good night!" after it
+    ("text", "Good night!"),
+    ("special tokens\ncut out", "none in it"),
+    ("words", "Good | Ġnight | !"),
+    ("bytes,\na letter each", "G o o d | Ġ n i g h t | !"),
+    ("merges: pieces", "G ood | Ġnight | !"),
+    ("ids [T]", "4 numbers"),
+    ("rows of the\ntable [T, d]", "4 vectors"),
+)
 TEXT, LAST = (3, 2, 1, 2), (1, 2, 0)  # ids [T], and the vector [d] at the last position
+
+
+def draw_stages(path):
+    """A text on its way to vectors, stage by stage: the tokenizer makes ids of it, and the model looks up their rows."""
+    figure, (axes,) = new_picture((PAGE, 4.2))
+    for i, (name, example) in enumerate(STAGES):
+        y = -1.6 * i
+        box(axes, 0, y, 4.0, 1.15, name, ORANGE if i == len(STAGES) - 1 else BLUE)
+        axes.text(4.6, y + 0.575, example, ha="left", va="center")
+        if i:
+            arrow(axes, (2.0, y + 1.6), (2.0, y + 1.15))
+    bottom = -1.6 * (len(STAGES) - 1)
+    for top, end, owner in ((1.15, bottom + 1.6, "the tokenizer"), (bottom + 1.15, bottom, "the model")):
+        arrow(axes, (12.4, top), (12.4, end), width=0.8, head=False)
+        axes.text(12.7, (top + end) / 2, owner, ha="left", va="center")
+    axes.set_xlim(-0.2, 16.4)
+    axes.set_ylim(bottom - 0.2, 1.4)
+    write_figure(figure, path)
 
 
 def draw_merges(path):
@@ -88,7 +115,7 @@ def draw_table(path):
     write_figure(figure, path)
 
 
-PICTURES = {"merges.svg": draw_merges, "table.svg": draw_table}
+PICTURES = {"stages.svg": draw_stages, "merges.svg": draw_merges, "table.svg": draw_table}
 
 
 def options():

@@ -1,4 +1,4 @@
-"""Chapter 4's pictures: attention under the mask, and the residual stream with its two branches.
+"""Chapter 4's pictures: the whole pass, attention under the mask, and the residual stream with its two branches.
 
     python examples/ch04/pictures.py --into .
 
@@ -37,6 +37,35 @@ SCORES = (  # made up: the row reads, the column is read
     (0.6, 0.2, 0.4, 1.5, 0.3, 1.0),
     (0.2, 1.4, 0.5, 1.1, 1.9, 0.7),
 )
+
+
+def draw_pass(path):
+    """The whole pass: positions enter once, the stream runs through L equal layers, and the token table ends it."""
+    figure, (axes,) = new_picture((PAGE, 2.05))
+    arrow(axes, (3.2, 0.8), (16.6, 0.8), colour=BLUE, width=4)
+    box(axes, 0, 0, 3.2, 1.6, "token row +\nposition row", ORANGE, zorder=6)
+    box(axes, 16.6, 0, 2.2, 1.6, "final\nnorm", ORANGE, 0.45, zorder=6)
+    box(axes, 19.6, 0, 3.0, 1.6, "times the\ntableᵀ", ORANGE, zorder=6)
+    arrow(axes, (18.8, 0.8), (19.6, 0.8))
+    arrow(axes, (1.6, 2.6), (1.6, 1.6))
+    axes.text(1.6, 2.7, "ids [B, T]", ha="center", va="bottom")
+    arrow(axes, (21.1, 1.6), (21.1, 2.6))
+    axes.text(21.1, 2.7, "logits [B, T, V]", ha="center", va="bottom")
+    axes.text(3.9, -0.3, "stream [B, T, d]", ha="center", va="top")
+    for x, name, colour in ((4.9, "causal\nattention", VERMILION), (10.7, "feed-\nforward", GREEN)):
+        arrow(axes, (x, 0.8), (x, 3.0), (x + 0.4, 3.0))
+        box(axes, x + 0.4, 2.4, 1.5, 1.2, "layer\nnorm", ORANGE, 0.45)
+        arrow(axes, (x + 1.9, 3.0), (x + 2.2, 3.0))
+        box(axes, x + 2.2, 2.4, 2.2, 1.2, name, colour, 0.6)
+        arrow(axes, (x + 4.4, 3.0), (x + 4.7, 3.0), (x + 4.7, 1.15))
+        axes.text(x + 4.7, 0.8, "+", ha="center", va="center", fontsize=13, zorder=7, bbox={"boxstyle": "circle", "fc": "white"})
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(Rectangle((4.4, 0), 11.6, 4.1, fill=False, linestyle="--", linewidth=0.9))
+    axes.text(10.2, 4.2, "one layer; $L$ of them, one after the other", ha="center", va="bottom")
+    axes.set_xlim(-0.3, 22.9)
+    axes.set_ylim(-1.2, 5.2)
+    write_figure(figure, path)
 
 
 def draw_mask(path):
@@ -83,7 +112,7 @@ def draw_stream(path):
     write_figure(figure, path)
 
 
-PICTURES = {"mask.svg": draw_mask, "stream.svg": draw_stream}
+PICTURES = {"pass.svg": draw_pass, "mask.svg": draw_mask, "stream.svg": draw_stream}
 
 
 def options():

@@ -1,4 +1,4 @@
-"""Chapter 14's pictures: heads that share keys, a pair's rotation, a sliding window, and where norms stand.
+"""Chapter 14's pictures: a layer of Llama, heads that share keys, a pair's rotation, a sliding window, and where norms stand.
 
     python examples/ch14/pictures.py --into .
 
@@ -124,7 +124,51 @@ def draw_norms(path):
     write_figure(figure, path)
 
 
-PICTURES = {"heads.svg": draw_heads, "rotation.svg": draw_rotation, "window.svg": draw_window, "norms.svg": draw_norms}
+def draw_layer(path):
+    """A layer of Llama with its shapes: only queries and keys are rotated, keys and values have fewer heads, the rest adds."""
+    figure, (axes,) = new_picture((PAGE, 3.1))
+    arrow(axes, (0, 0), (23.4, 0), colour=BLUE, width=4)
+    axes.text(0, -0.75, "stream\n[B, T, d]", ha="left", va="top")
+    axes.text(23.4, -0.75, "to the next layer; after $L$: RMS norm,\noutput matrix, logits [B, T, V]", ha="right", va="top")
+    arrow(axes, (0.9, 0), (0.9, 3.7), (1.3, 3.7))
+    box(axes, 1.3, 3.0, 1.5, 1.4, "RMS\nnorm", ORANGE, 0.45)
+    for y, name in ((5.6, "q [B, h, T, dh]"), (3.3, "k [B, g, T, dh]"), (1.0, "v [B, g, T, dh]")):
+        box(axes, 3.6, y, 3.5, 0.9, name, BLUE)
+        arrow(axes, (2.8, 3.7), (3.6, y + 0.45))
+    box(axes, 7.8, 3.3, 1.9, 3.2, "rotate\nby po-\nsition", ORANGE, 0.45)
+    arrow(axes, (7.1, 6.05), (7.8, 6.05))
+    arrow(axes, (7.1, 3.75), (7.8, 3.75))
+    box(axes, 10.3, 4.05, 3.3, 1.8, "scores, mask,\nsoftmax\n[B, h, T, S]", GREEN, 0.7)
+    arrow(axes, (9.7, 4.95), (10.3, 4.95))
+    box(axes, 10.3, 1.0, 3.2, 1.5, "mixture of v\n[B, T, h dh]", GREEN, 0.7)
+    arrow(axes, (11.9, 4.05), (11.9, 2.5))
+    arrow(axes, (7.1, 1.45), (10.3, 1.45))
+    box(axes, 14.1, 1.0, 1.7, 1.5, "output\nmatrix", GREEN, 0.7)
+    arrow(axes, (13.5, 1.75), (14.1, 1.75))
+    arrow(axes, (14.95, 1.0), (14.95, 0.35))
+    arrow(axes, (16.4, 0), (16.4, 3.7), (16.8, 3.7))
+    box(axes, 16.8, 3.0, 1.5, 1.4, "RMS\nnorm", ORANGE, 0.45)
+    box(axes, 18.9, 2.8, 3.6, 1.8, "silu(gate)\ntimes up\n[B, T, f]", GREEN, 0.7)
+    arrow(axes, (18.3, 3.7), (18.9, 3.7))
+    box(axes, 18.9, 1.0, 3.6, 0.9, "down [B, T, d]", GREEN, 0.7)
+    arrow(axes, (20.7, 2.8), (20.7, 1.9))
+    arrow(axes, (20.7, 1.0), (20.7, 0.35))
+    for x in (14.95, 20.7):
+        axes.text(x, 0, "+", ha="center", va="center", fontsize=13, zorder=5, bbox={"boxstyle": "circle", "fc": "white"})
+    axes.text(7.3, 7.0, "attention", ha="center", va="bottom")
+    axes.text(19.6, 7.0, "feed-forward network", ha="center", va="bottom")
+    axes.set_xlim(-0.2, 23.6)
+    axes.set_ylim(-2.4, 7.9)
+    write_figure(figure, path)
+
+
+PICTURES = {
+    "layer.svg": draw_layer,
+    "heads.svg": draw_heads,
+    "rotation.svg": draw_rotation,
+    "window.svg": draw_window,
+    "norms.svg": draw_norms,
+}
 
 
 def options():

@@ -34,6 +34,7 @@ RULES = {  # beside matplotlib's own defaults
     **{"axes.spines.right": False, "hatch.linewidth": 0.6},
 }
 _note = contextvars.ContextVar("note", default=None)
+_rules = contextvars.ContextVar("rules", default=RULES)
 
 
 def check_target(path):
@@ -80,6 +81,16 @@ def noted(text):
         yield
     finally:
         _note.reset(token)
+
+
+@contextlib.contextmanager
+def with_rules(rules):
+    """Every figure begun within it is drawn by these settings of matplotlib as well: text as text in an SVG, say."""
+    token = _rules.set(_rules.get() | rules)
+    try:
+        yield
+    finally:
+        _rules.reset(token)
 
 
 def style(i):
@@ -259,7 +270,7 @@ def own_defaults():
     )  # of two alike, the first is taken
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(RULES)
+        matplotlib.rcParams.update(_rules.get())
         yield
 
 

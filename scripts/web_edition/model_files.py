@@ -50,10 +50,9 @@ def model_files(model: Model) -> dict[str, str]:
         rows.append([name, list(tensor.shape), offset])
         offset += tensor.numel()
     data = base64.b64encode(b"".join(parts)).decode("ascii")
-    return {
-        TOKENIZER: f"var book_model = {_written(facts)};\n",
-        WEIGHTS: f"Object.assign(book_model, {_written({'tensors': rows, 'data': data})});\n",
-    }
+    script = f"Object.assign(book_model, {_written({'tensors': rows, 'data': data})});\n"
+    facts["bytes"] = len(script)  # a page says what it is about to load
+    return {TOKENIZER: f"var book_model = {_written(facts)};\n", WEIGHTS: script}
 
 
 def rounded(model: Model) -> Model:
