@@ -72,7 +72,6 @@ class Edition:
                 if kind == "DisplayMath" or len(formula) > 24:  # may be wider than a phone
                     opening = f'<span class="formula{" display" if kind == "DisplayMath" else ""}" tabindex="0">'
                     return [raw(opening), node, raw("</span>")]
->>>>>>> web-fig-a
             if node["t"] == "Table":
                 return [raw_block('<div class="wide" tabindex="0">'), node, raw_block("</div>")]
             if node["t"] == "Header" and node["c"][0] > 1:
