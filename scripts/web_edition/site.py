@@ -37,16 +37,16 @@ def build(root, into, progress=lambda: None):
 
 
 class Edition:
-    """All pages of the edition, and what they share."""
+    """All pages of the edition, and what they share. linked: whether a marked number is a link to its record."""
 
-    def __init__(self, root):
-        self.root, self.web = root, root / "content" / "web"
+    def __init__(self, root, linked=True):
+        self.root, self.web, self.linked = root, root / "content" / "web", linked
         self.records, self.pages = load_records(root), manuscripts(root)
         self.links, self.figures = Links(root, self.pages), figures.Figures(root)
 
     def read(self, page):
         """Read a page's manuscript into blocks whose links lead to the edition's own pages."""
-        text, page.uses = markdown(page, self.records)
+        text, page.uses = markdown(page, self.records, self.linked)
         text, page.figures = self.figures.filled(text)
 
         def change(node):
@@ -63,7 +63,7 @@ class Edition:
 
         def change(node):
             if node["t"] == "Image":
-                return self._image(page, node, sizes)
+                return self.image(page, node, sizes)
             if node["t"] == "CodeBlock":
                 (_, classes, _), code = node["c"]
                 return raw_block(listing(classes[0] if classes else "", code))
@@ -83,7 +83,9 @@ class Edition:
 
         page.blocks = changed(page.blocks, change)
 
-    def _image(self, page, node, sizes):
+    @staticmethod
+    def image(page, node, sizes):
+        """An Image of a page, with the picture that was drawn for it and its size."""
         _, alt, (target, _) = node["c"]
         path = (page.path.parent / target).resolve()
         width, height = sizes[path]
