@@ -10,7 +10,7 @@ from scripts.web_edition.code import listing
 from scripts.web_edition.evidence import Evidence
 from scripts.web_edition.links import Links
 from scripts.web_edition.model_files import write_model_files
-from scripts.web_edition.pandoc import changed, plain, raw, raw_block, read, write
+from scripts.web_edition.pandoc import changed, plain, raw, raw_block, read, words, write
 from scripts.web_edition.source import manuscripts, markdown
 from scripts.web_edition.whole import whole_folder
 
@@ -69,18 +69,11 @@ class Edition:
             if node["t"] == "CodeBlock":
                 (_, classes, _), code = node["c"]
                 return raw_block(listing(classes[0] if classes else "", code))
-<<<<<<< HEAD
-            if node["t"] == "Math" and node["c"][0]["t"] == "DisplayMath":
-                return [raw('<span class="wide" tabindex="0">'), node, raw("</span>")]
-            if node["t"] == "Math" and node["c"][0]["t"] == "InlineMath" and len(node["c"][1]) > 24:  # wider than a phone
-                return [raw('<span class="formula" tabindex="0">'), node, raw("</span>")]
-=======
             if node["t"] == "Math":
                 kind, formula = node["c"][0]["t"], node["c"][1]
                 if kind == "DisplayMath" or len(formula) > 24:  # may be wider than a phone
                     opening = f'<span class="formula{" display" if kind == "DisplayMath" else ""}" tabindex="0">'
                     return [raw(opening), node, raw("</span>")]
->>>>>>> web-look
             if node["t"] == "Table":
                 return [raw_block('<div class="wide" tabindex="0">'), node, raw_block("</div>")]
             if node["t"] == "Header" and node["c"][0] > 1:
@@ -104,12 +97,12 @@ class Edition:
     def written(self, page, previous, following):
         """The page as HTML."""
         meta = {
-            "title": escape(page.label),
+            "title": words(page.label),
             "page": page.name,
             "toc": contents(page.sections) or None,
             "book": "".join(self._entry(one, one is page) for one in self.pages),
-            "previous": previous and {"href": previous.file, "title": escape(previous.label)},
-            "next": following and {"href": following.file, "title": escape(following.label)},
+            "previous": previous and {"href": previous.file, "title": words(previous.label)},
+            "next": following and {"href": following.file, "title": words(following.label)},
             "scripts": "\n".join(f'<script src="assets/{src}"></script>' for src in self._scripts(page)),
             "records": self.evidence.script(page.uses) if page.uses else None,
         }
