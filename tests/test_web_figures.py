@@ -1,6 +1,6 @@
 """The figures of the companion page, each in every state: what it shows is what Python computes, in an engine and in the page.
 
-    python -m tests.test_web_figures    # the table of figures: states, numbers held, words
+python -m tests.test_web_figures    # the table of figures: states, numbers held, words
 """
 
 import html
@@ -188,7 +188,9 @@ class InThePage(unittest.TestCase):
         return self.driver.execute_script(script, *given)
 
     def test_every_state_by_the_controls_of_the_page(self):
-        self.js("document.querySelectorAll('figure .words').forEach((e) => e.removeAttribute('aria-live'))")  # nobody listens: faster
+        self.js(
+            "document.querySelectorAll('figure .words').forEach((e) => e.removeAttribute('aria-live'))"
+        )  # nobody listens: faster
         for id in self.ids:
             with self.subTest(figure=id):
                 found = faults_in_page(id, self.js(WALK, id), web_support.expected(id))
@@ -197,7 +199,9 @@ class InThePage(unittest.TestCase):
         open_page(self.driver, PAGE)
 
     def test_a_planted_fault_in_the_page(self):
-        self.js("const f = book.figures.layers; window.kept = f.shown; f.shown = (n) => ({ ...kept(n), layers: String(n.layers + (n.layers > 40)) })")
+        self.js(
+            "const f = book.figures.layers; window.kept = f.shown; f.shown = (n) => ({ ...kept(n), layers: String(n.layers + (n.layers > 40)) })"
+        )
         try:
             found = faults_in_page("layers", self.js(WALK, "layers"), web_support.expected("layers"))
         finally:
