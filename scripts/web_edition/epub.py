@@ -9,7 +9,7 @@ from pathlib import Path
 from examples.lab.script import BadInput, write_whole
 from scripts.web_edition import images, terms
 from scripts.web_edition.code import listing
-from scripts.web_edition.pandoc import changed, plain, raw, raw_block, write
+from scripts.web_edition.pandoc import changed, plain, raw, raw_block, words, write
 from scripts.web_edition.site import Edition
 
 LEFT_OUT = ("try-it",)  # a page that is nothing without its scripts
@@ -42,7 +42,7 @@ def build(root, path, progress=lambda: None):
         made = Path(work) / "book.epub"
         style = edition.web / "epub.css"
         options = ("--mathml", "--split-level=1", "--toc", "--toc-depth=2", "--syntax-highlighting=none", f"--css={style}")
-        meta = {"title": pages[0].title, **ABOUT}
+        meta = {name: words(value) for name, value in {"title": pages[0].title, **ABOUT}.items()}
         env = {**os.environ, "SOURCE_DATE_EPOCH": WRITTEN}
         write(blocks, meta, "epub3", *options, f"--resource-path={work}", f"--output={made}", env=env)
         write_whole(path, made.read_bytes())

@@ -10,7 +10,7 @@ from scripts.web_edition.code import listing
 from scripts.web_edition.evidence import Evidence
 from scripts.web_edition.links import Links
 from scripts.web_edition.model_files import write_model_files
-from scripts.web_edition.pandoc import changed, plain, raw, raw_block, read, write
+from scripts.web_edition.pandoc import changed, plain, raw, raw_block, read, words, write
 from scripts.web_edition.source import manuscripts, markdown
 from scripts.web_edition.whole import whole_folder
 
@@ -97,12 +97,12 @@ class Edition:
     def written(self, page, previous, following):
         """The page as HTML."""
         meta = {
-            "title": escape(page.label),
+            "title": words(page.label),
             "page": page.name,
             "toc": contents(page.sections) or None,
             "book": "".join(self._entry(one, one is page) for one in self.pages),
-            "previous": previous and {"href": previous.file, "title": escape(previous.label)},
-            "next": following and {"href": following.file, "title": escape(following.label)},
+            "previous": previous and {"href": previous.file, "title": words(previous.label)},
+            "next": following and {"href": following.file, "title": words(following.label)},
             "scripts": "\n".join(f'<script src="assets/{src}"></script>' for src in self._scripts(page)),
             "records": self.evidence.script(page.uses) if page.uses else None,
         }
