@@ -61,12 +61,32 @@ const book = {
   /** A share of 1 as per cent. */
   percent: (x, digits = 1) => `${book.fixed(100 * x, digits)} per cent`,
 
+  /** A probability in per cent, without the words: one digit behind the point, three where one would read as certain. */
+  share(x) {
+    const short = (100 * x).toFixed(1);
+    if (short === "100.0" && x < 1 - 1e-9) return (100 * x).toFixed(3);
+    return short === "0.0" && x > 0 ? "<0.1" : short;
+  },
+
   /** e^x over the sum, row by row; a -Infinity gets 0. */
   softmax(row) {
     const top = Math.max(...row);
     const powers = row.map((x) => Math.exp(x - top));
     const sum = powers.reduce((a, b) => a + b, 0);
     return powers.map((x) => x / sum);
+  },
+
+  /** Positions that the two loops compute for m new tokens after P others: the whole text each time, or each position once. */
+  positions: (P, m) => ({ naive: m * P + (m * (m - 1)) / 2, cached: P + m - 1 }),
+
+  /** FLOPs of both loops for a shape {n_layer, n_embd, vocab_size}, as chapters 4 and 10 count them. */
+  flops(shape, P, m) {
+    const { n_layer: L, n_embd: d, vocab_size: V } = shape;
+    const pass = (past, T) => T * L * (24 * d * d + 4 * d * (past + T)) + 2 * d * V; // logits of the last position only
+    let [naive, cached] = [0, pass(0, P)];
+    for (let j = 0; j < m; j++) naive += pass(0, P + j);
+    for (let j = 0; j < m - 1; j++) cached += pass(P + j, 1);
+    return { naive, cached };
   },
 
   // ------------------------------------------------------------------------------------------------------------- drawing
@@ -85,6 +105,12 @@ const book = {
   rect: (x, y, width, height, kind = "", more = {}) => `<rect${book.attributes({ x, y, width, height, class: kind, ...more })}/>`,
   line: (x1, y1, x2, y2, kind = "line") => `<line${book.attributes({ x1, y1, x2, y2, class: kind })}/>`,
   path: (d, kind = "line") => `<path${book.attributes({ d, class: kind })}/>`,
+  /** A line with a head at its end. */
+  arrow(x1, y1, x2, y2, kind = "line") {
+    const angle = Math.atan2(y2 - y1, x2 - x1);
+    const side = (turn) => `M${x2} ${y2}l${(-9 * Math.cos(angle + turn)).toFixed(1)} ${(-9 * Math.sin(angle + turn)).toFixed(1)}`;
+    return book.path(`M${x1} ${y1}L${x2} ${y2}`, kind) + book.path(side(0.45) + side(-0.45), kind.replace(/ ?dashed/, ""));
+  },
   circle: (cx, cy, r, kind = "") => `<circle${book.attributes({ cx, cy, r, class: kind })}/>`,
   /** A line of text, with {key} for shown numbers; anchor: start, middle or end. It is escaped here. */
   text: (x, y, content, anchor = "start", kind = "") =>

@@ -1,28 +1,139 @@
 """The records behind the numbers: a page of all of them, and in each page those that it shows."""
 
+import html
 import json
+import re
+from pathlib import Path
 
-from scripts.web_edition.pandoc import raw_block, read
+from examples.lab.script import read_json
+from scripts.experiments import claims, experiments
+from scripts.register import STATUS, headline
+from scripts.web_edition.pandoc import nodes, raw_block, read
+from scripts.web_edition.search import in_sections
 from scripts.web_edition.source import Page
 
-FIELDS = ("claim", "kind", "command", "model", "seed", "dtype", "threads", "machine", "date", "limits")
+LINK = re.compile(r'class="ev" href="evidence\.html#([^"]+)"')
+HEAD = """# The evidence
+
+Every number of the book that was measured or computed leads here, to its record. A record says what was claimed, by which kind of
+evidence, what made it, and what it does not show. Run its command in the repository, and it is made again.
+
+- **Exact**: true of the program by its structure; the same on any machine.
+- **Tolerance**: within a stated bound; the tests measure it again.
+- **Observation**: seen on the inputs and the model that the record names.
+- **Timing**: a time on one machine; another machine gives another.
+- **Published**: printed in one of the texts that the book grew out of, and quoted from it.
+- **Hypothesis** and **not shown here**: claims that no record settles.
+"""
 
 
-def facts(record):
-    """{field: value} of what a reader is told of a record, or of an entry that the source texts printed."""
-    return {name: record[name] for name in FIELDS if record.get(name) not in (None, "")}
+class Evidence:
+    """What a reader is told of the records, the published entries and the claims under `root`."""
+
+    def __init__(self, root, records):
+        self.root, self.records, self.printed = Path(root), records, {}
+        for path in sorted(self.root.glob("research/ch[0-9][0-9]/published.json")):
+            values = read_json(path)
+            self.printed |= {f"published.{e['id']}": (path.parent.name, values["model"], e) for e in values["entries"]}
+        self.experiments = {e.id: e for e in experiments()}
+
+    def facts(self, ref):
+        """{field: text or number} that a page keeps of a record: those that the number's pop-up shows."""
+        if ref in self.printed:
+            _, model, e = self.printed[ref]
+            claim = f"{e['what'][0].upper()}{e['what'][1:]}: {self._value(e)}."
+            limits = "Quoted from the source text, and not measured by this repository's records."
+            return {"claim": claim, "kind": f"published: printed in {e['source']}", "model": model, "limits": limits}
+        record = self.records[ref]
+        found = {name: record[name] for name in ("claim", "kind", "command", "model")}
+        if machine := record.get("machine"):
+            found |= {"machine": f"{machine['processor']}, {machine['cores']} cores", "threads": record["threads"], "date": record["date"]}
+        return found | {"limits": record["limits"]}
+
+    def script(self, uses):
+        """The JSON of a page's records, in a script tag."""
+        text = json.dumps({ref: self.facts(ref) for ref in sorted(uses)}, ensure_ascii=False, separators=(",", ":"))
+        return f'<script type="application/json" id="records">{text.replace("</", "<" + chr(92) + "/")}</script>'
+
+    def page(self, pages):
+        """The page of all records and claims, by chapter."""
+        places, blocks = passages(pages), read(HEAD)
+        chapters = {f"ch{page.number.zfill(2)}": page for page in reversed(pages) if page.number}
+        entries = {}
+        for ref in sorted(self.records):
+            if ref in self.printed:
+                chapter, entry = self.printed[ref][0], self._of_printed(ref, places)
+                entries.setdefault((chapter, 2), []).append(entry)
+            else:
+                entries.setdefault((ref.split(".")[0], 0), []).append(self._of_record(ref, places))
+        for claim in claims(self.root):
+            entries.setdefault((claim.chapter, 1), []).append(self._of_claim(claim))
+        last = None
+        for (chapter, _), found in sorted(entries.items()):
+            if chapter != last:
+                title = chapters[chapter].label if chapter in chapters else chapter
+                inside = [{"t": "Str", "c": title}]
+                blocks.append({"t": "Header", "c": [2, [f"records-of-{chapter}", [], []], inside]})
+                last = chapter
+            blocks += [raw_block(entry) for entry in found]
+        return Page("evidence", "The evidence", blocks=blocks)
+
+    def _of_record(self, ref, places):
+        record = self.records[ref]
+        made = record.get("versions") or {k: v for k, v in record["machine"].items() if k not in ("processor", "cores")}
+        sha = f" (sha256 {record['model_sha256'][:12]})" if record["model_sha256"] else ""
+        facts, rows = self.facts(ref), [("Kind", f"{record['kind']} ({STATUS[record['kind']]})")]
+        try:
+            value = headline(self.experiments[record["id"]], record)
+        except (KeyError, LookupError, ValueError):  # of another model, say, which has no such row
+            value = None
+        rows += [
+            ("Value", value and value.replace("`", "")),
+            ("Made by", f"<code>{html.escape(record['command'])}</code>"),
+            ("Model", html.escape(record["model"] + sha)),
+            ("Run with", f"seed {record['seed']}, {record['dtype']}, threads: {record['threads']}"),
+            ("Machine", facts.get("machine") and html.escape(facts["machine"])),
+            ("Versions", ", ".join(f"{name} {version}" for name, version in made.items())),
+            ("Date", record.get("date")),
+            ("Does not show", html.escape(record["limits"])),
+            ("Used in", ", ".join(places.get(ref, ()))),
+        ]
+        return _entry(ref, record["claim"], rows)
+
+    def _of_printed(self, ref, places):
+        facts = self.facts(ref)
+        rows = [("Kind", html.escape(facts["kind"])), ("Model", html.escape(facts["model"])), ("Used in", ", ".join(places.get(ref, ())))]
+        return _entry(ref, facts["claim"], rows)
+
+    def _of_claim(self, claim):
+        rests = ", ".join(f'<a href="#{html.escape(ref)}">{html.escape(ref)}</a>' for ref in claim.evidence)
+        rows = [("Kind", claim.status), ("Rests on", rests), ("Limits", html.escape(claim.limits))]
+        return _entry(claim.id, claim.claim, rows)
+
+    @staticmethod
+    def _value(entry):
+        value = entry["value"]
+        shown = f"{value:,}" if isinstance(value, int) and value > 9999 else f"{value}"
+        return f"{shown} {entry.get('unit') or ''}".strip()
 
 
-def script(uses, records):
-    """The JSON of a page's records, in a script tag."""
-    found = {ref: facts(records[ref]) for ref in sorted(uses)}
-    text = json.dumps(found, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
-    return f'<script type="application/json" id="records">{text}</script>'
+def passages(pages):
+    """{reference of a record: [links to the sections that show it, one a page]}."""
+    found = {}
+    for page in pages:
+        seen = set()
+        for anchor, heading, blocks in in_sections(page):
+            marks = (node["c"][1] for node in nodes(blocks) if node["t"] in ("RawInline", "RawBlock"))
+            for ref in (html.unescape(ref) for mark in marks for ref in LINK.findall(mark)):
+                if ref not in seen:
+                    seen.add(ref)
+                    target, name = page.file + (f"#{anchor}" if anchor else ""), html.escape(f"{page.label}: {heading}")
+                    found.setdefault(ref, []).append(f'<a href="{target}">{name}</a>')
+    return found
 
 
-def page(pages, records):
-    """The page of all records."""
-    blocks = read("# The evidence\n")
-    for ref in records:
-        blocks.append(raw_block(f'<section id="{ref}"><h2>{ref}</h2></section>'))
-    return Page("evidence", "The evidence", blocks=blocks)
+def _entry(id, claim, rows):
+    shown = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows if value)
+    id = html.escape(id)
+    head = f'<h3><a class="self" href="#{id}">{id}</a></h3>'
+    return f'<section id="{id}" class="record">{head}<p>{html.escape(claim, False)}</p><dl>{shown}</dl></section>'

@@ -5,8 +5,9 @@ import shutil
 from pathlib import Path
 
 from scripts.markers import load_records
-from scripts.web_edition import evidence, figures, images, search, terms
+from scripts.web_edition import figures, images, search, terms
 from scripts.web_edition.code import listing
+from scripts.web_edition.evidence import Evidence
 from scripts.web_edition.links import Links
 from scripts.web_edition.model_files import write_model_files
 from scripts.web_edition.pandoc import changed, plain, raw, raw_block, read, write
@@ -27,7 +28,7 @@ def build(root, into, progress=lambda: None):
         for page in edition.pages:
             edition.read(page)
             progress()
-        edition.pages += [terms.page(edition.pages), evidence.page(edition.pages, edition.records)]
+        edition.pages += [terms.page(edition.pages), edition.evidence.page(edition.pages)]
         sizes = images.draw(root, set().union(*(page.images for page in edition.pages)), folder)
         assets(root, folder, edition)
         for i, page in enumerate(edition.pages):
@@ -43,6 +44,7 @@ class Edition:
     def __init__(self, root):
         self.root, self.web = root, root / "content" / "web"
         self.records, self.pages = load_records(root), manuscripts(root)
+        self.evidence = Evidence(root, self.records)
         self.links, self.figures = Links(root, self.pages), figures.Figures(root)
 
     def read(self, page):
@@ -96,12 +98,12 @@ class Edition:
         meta = {
             "title": escape(page.label),
             "page": page.name,
-            "toc": contents(page.sections),
+            "toc": contents(page.sections) or None,
             "book": "".join(self._entry(one, one is page) for one in self.pages),
             "previous": previous and {"href": previous.file, "title": escape(previous.label)},
             "next": following and {"href": following.file, "title": escape(following.label)},
             "scripts": "\n".join(f'<script src="assets/{src}"></script>' for src in self._scripts(page)),
-            "records": evidence.script(page.uses, self.records),
+            "records": self.evidence.script(page.uses) if page.uses else None,
         }
         template = self.web / "template.html"
         options = ("--mathml", "--section-divs", "--syntax-highlighting=none", f"--template={template}")

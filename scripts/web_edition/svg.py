@@ -13,6 +13,10 @@ LOOKS = {
     *("fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-linecap", "stroke-linejoin", "stroke-dasharray"),
     *("stroke-dashoffset", "stroke-miterlimit", "opacity", "clip-path", "text-anchor", "font-size", "font-weight", "font-style"),
 }
+DOTS = re.compile(r'(?P<head><pattern [^>]*>\s*<rect [^>]*/>\s*)<path d="(?P<d>[^"]*)"\s*style="[^"]*"\s*/>')
+TICK = re.compile(r"m0 0[hv]-?[\d.]+")
+PATH, USE, RECT, HREF = f"{{{SVG}}}path", f"{{{SVG}}}use", f"{{{SVG}}}rect", f"{{{XLINK}}}href"
+STROKE = re.compile(r"m-?[\d.]+ -?[\d.]+[hv]-?[\d.]+")
 PLACES = ("x", "y", "width", "height")
 SCOUR = {
     **dict(digits=4, cdigits=4, shorten_ids=True, strip_ids=True, indent_type="none", newlines=False, strip_comments=True),
@@ -29,14 +33,66 @@ def small(svg):
     options = sanitizeOptions()
     for name, value in SCOUR.items():
         setattr(options, name, value)
-    root = ET.fromstring(scourString(svg, options))
+    root = ET.fromstring(scourString(_dots(svg), options))
     width, height = (float(side) for side in root.get("viewBox").split()[2:])
     _tidy(root)
+    _joined(root)
     _classes(root)
     ET.register_namespace("", SVG)
     ET.register_namespace("xlink", XLINK)
     text = ET.tostring(root, encoding="unicode").replace(" />", "/>")
     return text, (round(width * 4 / 3), round(height * 4 / 3))  # points to pixels
+
+
+def _dots(svg):
+    """The picture with the dots of a hatch, circles of eight curves each, as round ends of lines that have no length."""
+
+    def pattern(match):
+        found = [[float(x) for x in re.findall(r"-?[\d.]+", part)] for part in match["d"].split("M")[1:]]
+        if not all(len(numbers) == 50 for numbers in found):  # a point, and eight curves of three
+            return match[0]
+        centres = [((min(n[::2]) + max(n[::2])) / 2, (min(n[1::2]) + max(n[1::2])) / 2) for n in found]
+        width = max(found[0][::2]) - min(found[0][::2])
+        d = "".join(f"M{x:.1f} {y:.1f}h.01" for x, y in centres)
+        return f'{match["head"]}<path d="{d}" style="stroke: #000000; stroke-width: {width:.1f}; stroke-linecap: round"/>'
+
+    return DOTS.sub(pattern, svg)
+
+
+def _joined(root):
+    """Join strokes of one look that have one parent, ticks and lines of a grid, up to the next thing that is filled and might lie
+    between them: one path in place of many."""
+    parents = {child: parent for parent in root.iter() for child in parent}
+    paths = [path for path in root.iter(PATH) if path.get("id") and TICK.fullmatch(path.get("d", ""))]
+    marks, first, kept = {f"#{path.get('id')}": path for path in paths}, {}, set()
+    for element in list(root.iter()):
+        look = tuple(sorted(item for item in element.attrib.items() if item[0] not in ("d", "x", "y")))
+        if element.tag == USE and element.get(HREF) in marks and "transform" not in element.attrib:
+            d = f"M{element.get('x', 0)} {element.get('y', 0)}{marks[element.get(HREF)].get('d').removeprefix('m0 0')}"
+        elif element.tag == PATH and STROKE.fullmatch(element.get("d", "")) and not element.get("id"):
+            d = "M" + element.get("d")[1:]
+        else:
+            kept.add(element.get(HREF))
+            if element.tag in (PATH, USE, RECT) and element.get("fill") != "none" and not element.get("id"):
+                first.clear()
+            continue
+        key = (parents[element], element.tag, look)
+        if key in first:
+            first[key].set("d", first[key].get("d") + d)
+            parents[element].remove(element)
+        else:
+            first[key] = element
+            element.set("d", d)
+            for name in ("x", "y", HREF):
+                element.attrib.pop(name, None)
+            element.tag = PATH
+    for href, mark in marks.items():
+        if href not in kept:
+            parents[mark].remove(mark)
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag == f"{{{SVG}}}defs" and not len(child):
+                parent.remove(child)
 
 
 def _tidy(root):
