@@ -61,6 +61,9 @@ const book = {
   /** A share of 1 as per cent. */
   percent: (x, digits = 1) => `${book.fixed(100 * x, digits)} per cent`,
 
+  /** A token as a reader can see it: a blank as ␣, a newline as ⏎. */
+  visible: (token) => token.replace(/ /g, "␣").replace(/\n/g, "⏎"),
+
   /** A probability in per cent, without the words: one digit behind the point, three where one would read as certain. */
   share(x) {
     const short = (100 * x).toFixed(1);

@@ -3,8 +3,15 @@
 Each group of figures has a function of its own.
 """
 
-from examples.ch02.model import PUBLISHED
+from examples.ch02.model import PUBLISHED, load
+from examples.ch03.tokens import encode, piece
+from examples.ch05.bigram import bigram
+from examples.ch05.generate import generate
+from examples.ch05.sampling import CANDIDATES, LOGITS
+from examples.ch10.cache_cost import published_shapes
 from examples.lab.script import BadInput
+
+PASSAGE, PASSAGE_TOKENS = "Good night, good", 8  # the text that figure 14 goes through, and the tokens that the model adds
 
 
 def figure_data():
@@ -24,8 +31,21 @@ def data_01_08():
 
 
 def data_09_17():
-    """Of figures 9 to 17."""
-    return {}
+    """Of figures 9 to 17: chapter 5's five candidates, table of words and a greedy passage; the shapes of chapter 10's loops."""
+    _, forward, words = bigram()
+    counts = forward(list(range(len(words)))).exp()  # [V, V]: how often each word followed each
+    model = load("embedded")
+    ids = encode(PASSAGE, model)  # [1, T]
+    made = generate(ids, model, PASSAGE_TOKENS, end=None).sequence()
+    return {
+        "candidates": {"names": list(CANDIDATES), "logits": list(LOGITS)},
+        "bigram": {"words": words, "counts": [[round(n) for n in row] for row in counts.tolist()]},
+        "passage": {"prompt": [piece(i, model) for i in ids[0].tolist()], "made": [piece(i, model) for i in made]},
+        "loops": {
+            name: {"prompt": prompt, "n_layer": config.n_layer, "n_embd": config.n_embd, "vocab_size": config.vocab_size}
+            for name, (config, prompt, _) in published_shapes().items()
+        },
+    }
 
 
 def data_18_28():

@@ -37,6 +37,10 @@ book.figure({
         book.text(390, y(i) + 5, `{logit${i}}`, "end", here ? "strong" : ""),
       ];
     });
+    const marks = [0, 2, 4, 6].map((mark) => [
+      book.line(x(mark), bottom, x(mark), bottom + 5, "axis"),
+      book.text(x(mark), bottom + 20, mark, "middle"),
+    ]);
     const [from, to] = [x(n.logits[n.at]), x(n.top)];
     return book.svg(
       262,
@@ -45,17 +49,18 @@ book.figure({
       book.line(to, y(0), to, bottom, "c2 line dashed"),
       n.gap ? book.path(`M${from + 8} ${y(n.at)}L${to} ${y(n.at)}`, "c2 line strong") : "",
       book.line(x(0), bottom, x(7.4), bottom, "axis"),
-      [0, 2, 4, 6].map((mark) => [book.line(x(mark), bottom, x(mark), bottom + 5, "axis"), book.text(x(mark), bottom + 20, mark, "middle")]),
-      book.text(200, 250, n.gap ? "{gap} below the largest: exp(−{gap}) = {ratio}" : "the largest: exp(0) = {ratio}", "middle", "strong"),
+      marks,
+      book.text(200, 250, n.gap ? "{gap} below the largest: exp(−{gap}) = {ratio}" : "the largest of them", "middle", "strong"),
     );
   },
 
   words(n) {
     const name = book.data.candidates.names[n.at];
     const leader = book.data.candidates.names[n.logits.indexOf(n.top)];
-    const place = n.gap
-      ? `The word “${name}” has a score of {logit}, which is {gap} below the {top} of “${leader}”. Softmax will make it {ratio} times as probable.`
-      : `The word “${name}” has the largest score, {top}. Each other word is compared with it.`;
-    return n.shift ? `${place} All scores are {shift} higher than they were; no difference has changed, so no probability will.` : place;
+    const below = `The word “${name}” has a score of {logit}, which is {gap} below the {top} of “${leader}”.`;
+    const first = `The word “${name}” has the largest score, {top}. Softmax compares each other word with it.`;
+    const place = n.gap ? `${below} Softmax will make it {ratio} times as probable.` : first;
+    const raised = "All scores are {shift} higher than they were. No difference has changed, so no probability will.";
+    return n.shift ? `${place} ${raised}` : place;
   },
 });

@@ -9,8 +9,8 @@ book.figure({
     const { logits } = book.data.candidates;
     const top = Math.max(...logits);
     const best = logits.indexOf(top);
-    const shares = temperature === 0 ? logits.map((_, i) => Number(i === best)) : book.softmax(logits.map((z) => z / temperature));
-    return { temperature, shares, best, plain: book.softmax(logits) };
+    const divided = temperature === 0 ? logits.map((_, i) => (i === best ? 0 : -Infinity)) : logits.map((z) => z / temperature);
+    return { temperature, shares: book.softmax(divided), best, plain: book.softmax(logits) };
   },
 
   shown: (n) => ({
@@ -43,9 +43,14 @@ book.figure({
   words(n) {
     const { names } = book.data.candidates;
     const shares = names.map((name, i) => `“${name}” {share${i}}`).join(", ");
-    if (n.temperature === 0)
-      return "At temperature {temperature} nothing is divided and nothing is drawn: the word with the largest score is taken. All smaller and smaller temperatures lead here.";
-    const how = n.temperature < 1 ? "The scores are spread out, so the first word gains." : "The scores are drawn together, so the last words gain.";
-    return `At temperature {temperature} the shares are, in per cent: ${shares}. ${n.temperature === 1 ? "This is plain softmax." : how} The order is the same at every temperature.`;
+    if (n.temperature === 0) {
+      const limit = "Smaller and smaller temperatures above it come ever closer to this.";
+      const taken = `“${names[n.best]}” has the largest score and is taken.`;
+      return `At temperature {temperature} nothing is divided and nothing is drawn: ${taken} ${limit}`;
+    }
+    const apart = "The scores are further apart than before, so the best word gains.";
+    const moved = n.temperature < 1 ? apart : "The scores are closer together than before, so the best word loses.";
+    const how = n.temperature === 1 ? "This is plain softmax." : moved;
+    return `At temperature {temperature} the shares in per cent are ${shares}. ${how} The order does not change.`;
   },
 });

@@ -20,7 +20,7 @@ book.figure({
   }),
 
   draw(n) {
-    const [left, wide, pitch] = [54, 210, 36];
+    const [left, wide, pitch] = [54, 188, 36];
     const y = (i) => 12 + pitch * i;
     const rows = book.data.candidates.names.map((name, i) => {
       const kept = i < n.k;
@@ -48,8 +48,11 @@ book.figure({
   words(n) {
     const { names } = book.data.candidates;
     if (n.k === names.length) return "All {k} words are kept, so {discarded} per cent is discarded and no share changes.";
-    const kept = n.k === 1 ? `Only “${names[0]}” is kept` : `The {k} words from “${names[0]}” to “${names[n.k - 1]}” are kept`;
-    const end = n.k === 1 ? "Nothing is left to draw: this is greedy decoding." : "The shares of those kept are stretched until they sum to the whole again.";
-    return `${kept}; the others had {discarded} per cent of the probability together, which is discarded. ${end}`;
+    const one = n.k === 1;
+    const several = `The {k} words from “${names[0]}” to “${names[n.k - 1]}” are kept`;
+    const kept = one ? `Only “${names[0]}” is kept` : several;
+    const shared = "The shares of the words kept are divided by their sum, so that they make a whole again.";
+    const end = one ? "One word is left, so no draw is needed: this is greedy decoding." : shared;
+    return `${kept}. The others had {discarded} per cent together, which is discarded. ${end}`;
   },
 });

@@ -5,7 +5,16 @@ book.figure({
   title: "Top-p keeps the smallest set that reaches p",
   controls: [
     book.range("p", "Mass to reach, p", 0.05, 1, 0.9, 0.05, (p) => p.toFixed(2)),
-    book.choice("temperature", "Row", [[0.5, "a sharper row"], [1, "the five scores as they are"], [2, "a flatter row"]], 1),
+    book.choice(
+      "temperature",
+      "Row",
+      [
+        [0.5, "a sharper row"],
+        [1, "the five scores as they are"],
+        [2, "a flatter row"],
+      ],
+      1,
+    ),
   ],
 
   numbers({ p, temperature }) {
@@ -46,18 +55,19 @@ book.figure({
       book.line(x(n.p), 24, x(n.p), bottom, "c2 line dashed"),
       book.text(x(n.p), 18, "p = {p}", "middle", "strong"),
       book.line(left, bottom, left + wide, bottom, "axis"),
-      book.text(left, bottom + 20, "kept: {kept} words, {mass}% together", "start", "strong"),
+      book.text(left, bottom + 20, `kept: {kept} ${n.kept === 1 ? "word" : "words"}, {mass}% together`, "start", "strong"),
     );
   },
 
   words(n) {
     const { names } = book.data.candidates;
-    const row = n.temperature === 1 ? "" : ` (the same scores, divided by a temperature of {temperature})`;
-    const which = n.kept === 1 ? `“${names[0]}” alone is` : n.kept === names.length ? "all {kept} words are" : `{kept} words are`;
-    const why =
-      n.kept === names.length
-        ? "Even the last bar starts left of the line, so nothing is cut."
-        : `The bar of “${names[n.kept - 1]}” is the first to reach the line and stays; “${names[n.kept]}” starts behind it.`;
-    return `To reach p = {p} on ${n.temperature === 1 ? "this row" : n.temperature < 1 ? "a sharper row" : "a flatter row"}${row}, ${which} kept, with {mass} per cent together. ${n.p === 1 ? "At the largest p nothing is cut." : why}`;
+    const made = "(the same scores, divided by {temperature})";
+    const row = n.temperature === 1 ? "this row" : `${n.temperature < 1 ? "the sharper" : "the flatter"} row ${made}`;
+    const all = n.kept === names.length;
+    const which = n.kept === 1 ? `“${names[0]}” alone is` : `${all ? "all " : ""}{kept} words are`;
+    const reaches = `The bar of “${names[n.kept - 1]}” is the first that reaches the line, and it stays`;
+    const next = `${reaches}; “${names[n.kept]}” starts behind the line.`;
+    const why = all ? "No bar starts behind the line, so nothing is cut." : next;
+    return `To reach p = {p} on ${row}, ${which} kept, with {mass} per cent together. ${why}`;
   },
 });

@@ -1,8 +1,9 @@
 "use strict";
 {
   const DRAWN = { mat: "the", rug: "the", saw: "cat" }; // a word that may be drawn, and the word after which it is
-  const PLACES = { the: [150, 26], cat: [312, 26], sat: [312, 146], on: [150, 146], and: [44, 26], mat: [44, 86], rug: [44, 146], saw: [231, 86] };
-  const BENT = [["mat", "and"]]; // edges that leave a box at its top
+  const option = (word) => [word, `“${word}” after a second “${DRAWN[word]}”`];
+  const RING = { the: [150, 26], cat: [312, 26], sat: [312, 146], on: [150, 146] }; // where the boxes stand: the cycle
+  const PLACES = { ...RING, and: [44, 26], mat: [44, 86], rug: [44, 146], saw: [231, 86] }; // and the ways into it
 
   /** Indices of words: the greedy text from `start` with so many words behind it, one of them drawn; `at` is where, or null. */
   const text = (start, steps, drawn) => {
@@ -36,21 +37,16 @@
     controls: [
       book.steps("steps", "Words written", 0, 18, 12),
       book.choice("start", "First word", Object.keys(PLACES).map((word) => [word, word]), "mat"),
-      book.choice(
-        "drawn",
-        "One drawn step",
-        [["", "none, all greedy"], ...Object.entries(DRAWN).map(([word, before]) => [word, `“${word}” after the second “${before}”`])],
-        "",
-      ),
+      book.choice("drawn", "One drawn step", [["", "none, all greedy"], ...Object.keys(DRAWN).map(option)], ""),
     ],
 
     numbers({ steps, start, drawn }) {
       const { words, counts } = book.data.bigram;
       const { found, at } = text(start, steps, drawn);
-      const row = at === null ? null : counts[found[at - 1]];
-      const chance = row && row[found[at]] / row.reduce((a, b) => a + b, 0);
-      const first = cycle(found.slice(0, at ?? found.length));
-      return { written: found.map((i) => words[i]), at, chance, first, again: at === null ? null : cycle(found.slice(at)) };
+      const written = found.map((i) => words[i]);
+      if (at === null) return { written, at, first: cycle(found) };
+      const row = counts[found[at - 1]];
+      return { written, at, chance: row[found[at]] / row.reduce((a, b) => a + b, 0), again: cycle(found.slice(at)) };
     },
 
     shown: (n, { steps }) => ({
@@ -65,10 +61,9 @@
       const [wide, tall] = [62, 32];
       const edge = (from, to, kind) => {
         const [[x1, y1], [x2, y2]] = [PLACES[from], PLACES[to]];
-        const upright = BENT.some(([a, b]) => a === from && b === to) || x1 === x2;
-        const reach = (dx, dy) => (upright || Math.abs(dx) < 1 ? tall / 2 / Math.abs(dy) : Math.min(wide / 2 / Math.abs(dx), dy ? tall / 2 / Math.abs(dy) : 9));
         const [dx, dy] = [x2 - x1, y2 - y1];
-        const cut = reach(dx, dy) + 3 / Math.hypot(dx, dy);
+        const inside = Math.min(dx ? wide / 2 / Math.abs(dx) : 1, dy ? tall / 2 / Math.abs(dy) : 1); // the part within a box
+        const cut = inside + 3 / Math.hypot(dx, dy);
         return book.arrow(x1 + dx * cut, y1 + dy * cut, x2 - dx * cut, y2 - dy * cut, kind);
       };
       const now = n.written[n.written.length - 1];
@@ -103,11 +98,14 @@
       if (n.at === null) {
         if (!n.first) return `${from} no word has come back yet, so nothing is known of a cycle.`;
         const entered = n.first.start ? `after ${many("enters", n.first.start)}` : "from the first word on";
-        return `${from} a word has come back, and behind it everything must. The text is in a cycle of {length} words ${entered}.`;
+        const back = `“${n.written[n.first.start]}” has come back, so everything after it must come back too.`;
+        return `${from} ${back} The text is in a cycle of {length} words ${entered}.`;
       }
-      const drawn = `${from} word {at} behind the first was drawn, “${n.written[n.at]}”, which a draw takes with {chance} per cent.`;
-      if (!n.again) return `${drawn} It leads out of the ring; the steps behind it are greedy again.`;
-      return `${drawn} Behind it all is greedy, and ${many("away", n.again.start)} from the draw on the text is in a cycle of {again} words again.`;
+      const word = n.written[n.at];
+      const drawn = `${from} word {at} was drawn. It is “${word}”, which a draw takes with {chance} per cent.`;
+      if (!n.again) return `${drawn} It is not in the ring. The steps after it are greedy again.`;
+      const back = `${many("away", n.again.start)} later the text was in a cycle of {again} words again`;
+      return `${drawn} The steps after it were greedy, and ${back}.`;
     },
   });
 }

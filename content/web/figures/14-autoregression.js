@@ -14,15 +14,15 @@ book.figure({
 
   draw(n) {
     const { prompt, made } = book.data.passage;
-    const cell = (token, kind, label) => `<li class="cell ${kind}">${book.escape(book.visible(token))}${label}</li>`;
-    const read = [...prompt.map((token) => cell(token, "done", "")), ...made.slice(0, n.settled).map((token) => cell(token, "c3", ""))];
-    const settled = n.settled ? ", and {settled} that earlier steps chose (green, outlined)" : "";
-    return (
-      `<p class="small">Step {step} of {last} reads {read} tokens: the prompt’s {prompt} (grey)${settled}</p>` +
-      `<ol class="cells">${read.join("")}</ol>` +
-      `<p class="small">one forward pass ↓ the scores of the last position ↓ one token chosen</p>` +
-      `<ol class="cells">${cell(made[n.settled], "lit strong", "")}</ol>`
-    );
+    const cell = (token, kind) => `<li class="cell ${kind}">${book.escape(book.visible(token))}</li>`;
+    const row = (label, cells) => `<p class="small">${label}</p><ol class="cells">${cells.join("")}</ol>`;
+    const settled = made.slice(0, n.settled).map((token) => cell(token, "c3"));
+    const rows = [
+      row("The prompt, given: {prompt} tokens", prompt.map((token) => cell(token, "done"))),
+      n.settled ? row("Settled, chosen by earlier steps: {settled}", settled) : "",
+      row("↓ one forward pass over all {read}, the scores of the last position, one choice", [cell(made[n.settled], "lit strong")]),
+    ];
+    return `<p class="strong">Step {step} of {last}</p>${rows.join("")}`;
   },
 
   words(n) {

@@ -4,7 +4,15 @@ book.figure({
   number: 15,
   title: "Which positions each step computes, without a cache and with one",
   controls: [
-    book.choice("way", "Loop", [["naive", "without a cache"], ["cached", "with a cache"]], "naive"),
+    book.choice(
+      "way",
+      "Loop",
+      [
+        ["naive", "without a cache"],
+        ["cached", "with a cache"],
+      ],
+      "naive",
+    ),
     book.steps("step", "Step", 1, 8, 5),
   ],
 
@@ -23,7 +31,7 @@ book.figure({
   }),
 
   draw(n) {
-    const [left, pitch, tall] = [54, 25, 25];
+    const [left, pitch, tall] = [60, 25, 25];
     const columns = n.prompt + 7;
     const y = (j) => 40 + tall * j;
     const rows = Array.from({ length: 8 }, (_, j) => {
@@ -32,13 +40,16 @@ book.figure({
       const cells = Array.from({ length: read }, (_, i) => {
         const [x, computed] = [left + pitch * i, i >= read - count];
         const kind = !computed ? "box" : now ? "lit" : "c2 box soft";
-        return book.rect(x, y(j), pitch - 4, tall - 5, kind, { rx: 2 }) + (computed ? book.circle(x + 10.5, y(j) + 10, 3.5, "c2") : "");
+        const dot = computed ? book.circle(x + 10.5, y(j) + 10, 3.5, "c2") : "";
+        return book.rect(x, y(j), pitch - 4, tall - 5, kind, { rx: 2 }) + dot;
       });
       const bold = now ? "strong" : "";
-      return [now ? book.text(4, y(j) + 15, "step", "start", bold) : "", cells, book.text(396, y(j) + 15, `{row${j}}`, "end", bold)];
+      const label = now ? book.text(4, y(j) + 15, "step {step}", "start", bold) : "";
+      return [label, cells, book.text(396, y(j) + 15, `{row${j}}`, "end", bold)];
     });
     const middle = left + pitch * n.prompt;
     const bottom = y(8) + 2;
+    const kept = book.text(left + 210, bottom + 44, "kept from before");
     return book.svg(
       bottom + 52,
       "A row of cells for each step, one cell for each position read; a dot marks those that are computed in that step",
@@ -50,14 +61,16 @@ book.figure({
       book.line(left, bottom, 396, bottom, "axis"),
       book.text(396, bottom + 20, "positions computed so far: {total}", "end", "strong"),
       book.circle(left + 8, bottom + 39, 3.5, "c2"),
-      book.text(left + 18, bottom + 44, "computed in this row’s step"),
-      n.way === "cached" ? [book.rect(left + 212, bottom + 32, 21, 15, "box", { rx: 2 }), book.text(left + 240, bottom + 44, "kept")] : "",
+      book.text(left + 18, bottom + 44, "computed in that step"),
+      n.way === "cached" ? [book.rect(left + 182, bottom + 31, 21, 16, "box", { rx: 2 }), kept] : "",
     );
   },
 
   words(n) {
-    if (n.way === "naive") return "Without a cache, step {step} computes all {now} positions that it reads. Up to here that makes {total} positions.";
-    if (n.step === 1) return "With a cache, step {step} computes all {now} positions of the prompt, as the other loop does: the cache is still empty.";
-    return "With a cache, step {step} computes only the newest position, {now} of the {read} that it reads. Up to here that makes {total} positions, the prompt’s among them.";
+    const sum = "Up to here that makes {total} positions";
+    if (n.way === "naive") return `Without a cache, step {step} computes all {now} positions that it reads. ${sum}.`;
+    if (n.step === 1) return "With a cache, step {step} computes all {now} positions of the prompt: the cache is still empty.";
+    const newest = "With a cache, step {step} computes only the newest position, {now} of the {read} that it reads";
+    return `${newest}. ${sum}, those of the prompt among them.`;
   },
 });

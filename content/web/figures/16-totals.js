@@ -13,7 +13,8 @@ book.figure({
     };
     const totals = Array.from({ length: 12 }, (_, i) => total(i + 1));
     const { naive, cached } = totals[tokens - 1];
-    return { tokens, prompt, totals, naive, cached, ratio: naive / cached, flops: prefill ? book.flops(shape, prompt, tokens) : null };
+    const flops = prefill ? book.flops(shape, prompt, tokens) : null; // without the prompt's pass they have no agreed meaning
+    return { tokens, prompt, totals, naive, cached, ratio: naive / cached, flops };
   },
 
   shown: (n) => ({
@@ -51,15 +52,17 @@ book.figure({
       book.text(32, 24, "without a cache: {naive}", "start", "strong"),
       book.rect(12, 34, 14, 14, "c1 box soft"),
       book.text(32, 46, "with a cache: {cached}", "start", "strong"),
-      book.text(32, 68, "{ratio} times as many without"),
-      book.text(200, 240, n.flops ? "positions, the prompt’s pass counted in both" : "positions, the cached loop’s prefill left out", "middle"),
+      book.text(32, 68, "{ratio} times as many without it"),
+      book.text(200, 240, n.flops ? "positions, with the prefill" : "positions, without the cached loop’s prefill", "middle"),
     );
   },
 
   words(n) {
     const end = n.flops
-      ? "In FLOPs it is {naive_mflop} million against {cached_mflop} million, {flop_ratio} times as many."
-      : "The {prompt} positions of the prompt are left out of the second number, although both loops have to compute them.";
-    return `For ${n.tokens === 1 ? "{tokens} new token" : "{tokens} new tokens"} behind a prompt of {prompt}, the loop without a cache computes {naive} positions and the one with a cache {cached}: {ratio} times as many. ${end}`;
+      ? "In FLOPs that is {naive_mflop} million and {cached_mflop} million, {flop_ratio} times as many."
+      : "The second number leaves out the prompt's pass, which both loops have to run.";
+    const answer = n.tokens === 1 ? "{tokens} new token" : "{tokens} new tokens";
+    const both = "the loop without a cache computes {naive} positions and the one with a cache {cached}";
+    return `For ${answer} after a prompt of {prompt}, ${both}: {ratio} times as many. ${end}`;
   },
 });

@@ -5,7 +5,16 @@ book.figure({
   title: "The same totals on GPT-2’s shape, to a hundred new tokens",
   controls: [
     book.range("tokens", "New tokens", 1, 100, 100),
-    book.choice("counted", "Counted", [["positions", "positions, with the prefill"], ["decoding", "positions, without the prefill"], ["flops", "FLOPs"]], "positions"),
+    book.choice(
+      "counted",
+      "Counted",
+      [
+        ["positions", "positions, with the prefill"],
+        ["decoding", "positions, without the prefill"],
+        ["flops", "FLOPs, with the prefill"],
+      ],
+      "positions",
+    ),
   ],
 
   numbers({ tokens, counted }) {
@@ -22,7 +31,8 @@ book.figure({
 
   shown(n) {
     const text = n.counted === "flops" ? (x) => book.fixed(x / 1e9, 1) : book.int;
-    return { tokens: String(n.tokens), prompt: String(n.prompt), naive: text(n.naive), cached: text(n.cached), ratio: book.fixed(n.ratio, 1) };
+    const sizes = { tokens: String(n.tokens), prompt: String(n.prompt) };
+    return { ...sizes, naive: text(n.naive), cached: text(n.cached), ratio: book.fixed(n.ratio, 1) };
   },
 
   draw(n) {
@@ -34,7 +44,7 @@ book.figure({
     const unit = n.counted === "flops" ? " GFLOP" : "";
     return book.svg(
       242,
-      "Two curves over new tokens: the work without a cache climbs ever more steeply, the work with one in a straight line near the ground",
+      "Two curves over new tokens: without a cache the work climbs more and more steeply, with one it stays near the ground",
       book.line(left, bottom, right, bottom, "axis"),
       book.line(left, bottom, left, top, "axis"),
       book.line(x(n.tokens), bottom, x(n.tokens), y(n.naive), "line dashed"),
@@ -46,7 +56,7 @@ book.figure({
       book.text(46, 37, `without a cache: {naive}${unit}`, "start", "strong"),
       book.rect(29, 49, 10, 10, "c1"),
       book.text(46, 59, `with a cache: {cached}${unit}`, "start", "strong"),
-      book.text(46, 81, "{ratio} times as much without"),
+      book.text(46, 81, "{ratio} times as much without it"),
       book.text(Math.min(336, Math.max(64, x(n.tokens))), bottom + 22, "new tokens: {tokens}", "middle"),
     );
   },
@@ -58,6 +68,8 @@ book.figure({
       decoding: "The second number leaves out the pass over the prompt, so it makes the cache look better than it is.",
       flops: "The output projection is needed at every step of both loops, so the ratio is smaller than that of positions.",
     }[n.counted];
-    return `For ${n.tokens === 1 ? "{tokens} new token" : "{tokens} new tokens"} behind a prompt of {prompt}, the loop without a cache computes {naive} ${what} and the one with a cache {cached}: {ratio} times as many. ${how}`;
+    const answer = n.tokens === 1 ? "{tokens} new token" : "{tokens} new tokens";
+    const both = `the loop without a cache computes {naive} ${what} and the one with a cache {cached}`;
+    return `For ${answer} after a prompt of {prompt}, ${both}: {ratio} times as many. ${how}`;
   },
 });

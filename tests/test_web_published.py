@@ -1,0 +1,55 @@
+"""Numbers of the figures that the book's sources have published, or that the issue names: one class for each group of figures."""
+
+import unittest
+
+from tests import figures_09_17 as loops
+
+
+class Figures09To17(unittest.TestCase):
+    """Choosing a token, and the two loops. That the page shows the same is what tests/test_web_figures.py holds."""
+
+    def test_five_scores(self):
+        found = loops.logits(candidate=2, raised=False)
+        self.assertEqual([found[f"logit{i}"] for i in range(5)], ["4.0", "2.9", "1.4", "0.5", "0.0"])
+
+    def test_raising_all_scores_changes_no_difference(self):
+        for candidate in range(1, 6):
+            plain, raised = (loops.logits(candidate=candidate, raised=raised) for raised in (False, True))
+            self.assertNotEqual(plain["logit"], raised["logit"])
+            self.assertEqual((plain["gap"], plain["ratio"]), (raised["gap"], raised["ratio"]))
+
+    def test_temperature(self):
+        best = {t: loops.temperature(temperature=t)["share0"] for t in (0, 0.1, 1, 3)}
+        self.assertEqual((best[0], best[0.1], best[1]), ("100.0", "99.998", "68.7"))
+        self.assertLess(float(best[3]), 50)
+
+    def test_top_k(self):
+        found = [loops.top_k(k=k)["discarded"] for k in range(1, 6)]
+        self.assertEqual(found, ["31.30", "8.44", "3.33", "1.26", "0.00"])
+
+    def test_top_p_adapts_to_the_row(self):
+        kept = {t: loops.top_p(p=0.9, temperature=t)["kept"] for t in (0.5, 1, 2)}
+        self.assertEqual(kept, {0.5: "2", 1: "2", 2: "4"})
+        self.assertEqual(loops.top_p(p=1, temperature=1)["kept"], "5")
+        self.assertEqual(loops.top_p(p=0.5, temperature=1)["kept"], "1")
+
+    def test_one_drawn_step_does_not_end_the_repetition(self):
+        """The source has it that one sampled step breaks the cycle, and that a cycle is one token repeated."""
+        for start in ("the", "cat", "sat", "on", "and", "mat", "rug", "saw"):
+            self.assertEqual(loops.greedy(steps=18, start=start, drawn="")["length"], "4")
+            for drawn in ("mat", "rug", "saw"):
+                found = loops.greedy(steps=18, start=start, drawn=drawn)
+                self.assertEqual(found["again"], "4", (start, drawn))
+                self.assertLessEqual(int(found["away"]), 2)
+
+    def test_positions_of_both_loops(self):
+        first, last = (loops.totals(tokens=tokens, prefill=True)["ratio"] for tokens in (1, 12))
+        self.assertEqual((first, last), ("1.0", "7.9"))
+        first, last = (loops.totals(tokens=tokens, prefill=False)["ratio"] for tokens in (1, 12))
+        self.assertEqual((first, last), ("5.0", "10.5"))  # as the source has it: five, and over ten
+        found = {counted: loops.totals_gpt2(tokens=100, counted=counted)["ratio"] for counted in ("positions", "decoding", "flops")}
+        self.assertEqual(found, {"positions": "58.4", "decoding": "69.5", "flops": "42.9"})
+
+
+if __name__ == "__main__":
+    unittest.main()
