@@ -20,6 +20,7 @@ WHOLE = re.compile(r"(<pre.*?</pre>|<textarea.*?</textarea>|<script.*?</script>)
 GAP = re.compile(r">\n+<(?=/?(?:table|thead|tbody|tr|td|th|ul|ol|li|dl|dt|dd)\b)")
 ENDS = re.compile(r"</(?:thead|tbody|tr|td|th|li|dt|dd)>")
 ROW = re.compile(r"(<math[^>]*>)<mrow>((?:(?!</?mrow>).)*)</mrow></math>", re.S)  # a formula is a row by itself
+FORMULA_AND_MARK = re.compile(r"((?:<span class=.formula. [^>]*>)?<math>(?:(?!</math>).)*</math>(?:</span>)?[,.;:!?)]+)")
 MATH = re.compile(r'<math display="(inline|block)" xmlns="http://www.w3.org/1998/Math/MathML">')
 
 
@@ -156,7 +157,8 @@ def small(text):
     text = "".join(part if i % 2 else ENDS.sub("", GAP.sub("><", part)) for i, part in enumerate(parts))
     text = SEMANTICS.sub(r"\1", text)
     text = ROW.sub(r"\1\2</math>", text)
-    return MATH.sub(lambda match: "<math>" if match[1] == "inline" else '<math display="block">', text)
+    text = MATH.sub(lambda match: "<math>" if match[1] == "inline" else '<math display="block">', text)
+    return FORMULA_AND_MARK.sub(r'<span class="keep">\1</span>', text)  # no line begins with the comma behind a formula
 
 
 def assets(root, folder, edition):
