@@ -16,8 +16,6 @@ book.figure({
   },
 
   shown: (n) => ({
-    prompt: String(n.prompt),
-    count: String(n.count),
     right: String(n.right),
     got: String(n.got),
     drift: String(n.drift),
