@@ -1,4 +1,4 @@
-"""What figures 18 to 28 must show: the numbers of chapters 4, 10 and 11, by their own functions and, where it is small, by a run."""
+"""What figures 18 to 28 must show: the numbers of chapters 4, 10 and 11, by their own functions, and small ones by a run."""
 
 import math
 import re
