@@ -5,10 +5,12 @@ import string
 import xml.etree.ElementTree as ET
 from collections import Counter
 
+from examples.lab.figure import RULES
 from examples.lab.script import BadInput
 
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 FONTS = "'DejaVu Sans',Verdana,sans-serif"  # pictures are laid out in the first; for readers who do not have it
+LINE = RULES["hatch.linewidth"]
 LOOKS = {
     *("fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-linecap", "stroke-linejoin", "stroke-dasharray"),
     *("stroke-dashoffset", "stroke-miterlimit", "opacity", "clip-path", "text-anchor", "font-size", "font-weight", "font-style"),
@@ -54,7 +56,7 @@ def _dots(svg):
         centres = [((min(n[::2]) + max(n[::2])) / 2, (min(n[1::2]) + max(n[1::2])) / 2) for n in found]
         width = max(found[0][::2]) - min(found[0][::2])
         d = "".join(f"M{x:.1f} {y:.1f}h.01" for x, y in centres)
-        return f'{match["head"]}<path d="{d}" style="stroke: #000000; stroke-width: {width:.1f}; stroke-linecap: round"/>'
+        return f'{match["head"]}<path d="{d}" style="stroke: #000000; stroke-width: {width + LINE:.1f}; stroke-linecap: round"/>'
 
     return DOTS.sub(pattern, svg)
 
@@ -124,7 +126,8 @@ def _classes(root):
             for name, _ in look:
                 del element.attrib[name]
             element.set("class", names[look])
-    rules = [f"*{{stroke-linejoin:round;stroke-linecap:butt}}text{{font-family:{FONTS}}}"]
+    root.set("stroke-linejoin", "round")  # matplotlib's rule for all, which in a style would go before an element's attributes
+    rules = [f"text{{font-family:{FONTS}}}"]
     rules += [f".{name}{{{';'.join(f'{key}:{value}' for key, value in look)}}}" for look, name in names.items()]
     for style in root.iter(f"{{{SVG}}}style"):
         style.text = "".join(rules)

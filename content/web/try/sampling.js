@@ -93,7 +93,7 @@ var lab = lab || {};
     const cache = cached ? lab.newCache(model) : null;
     const most = Math.min(tokens, model.config.n_positions - ids.length + 1); // the last token is never fed
     for (let made = 0, ended = false; made < most && !ended; made++) {
-      const fed = cached ? text.slice(cache.length) : text;
+      const fed = text.slice(cached ? cache.length : 0);
       const logits = cached ? lab.forwardCached(model, fed, cache) : lab.forward(model, fed, { last: true }); // [V]
       const options = { temperature, topK, topP };
       const id = temperature === 0 ? lab.argmax(logits) : lab.draw(lab.probabilities(logits, options), generator);
