@@ -16,6 +16,7 @@ from scripts.web_edition.whole import whole_folder
 
 TRY = ("bpe", "gpt2", "sampling", "work", "views", "page", "generation")  # in this order, behind the toolkit and the tokenizer
 SEMANTICS = re.compile(r"<semantics>(.*?)<annotation [^>]*>.*?</annotation></semantics>", re.S)
+FORMULA_AND_MARK = re.compile(r"((?:<span class=.formula. [^>]*>)?<math>(?:(?!</math>).)*</math>(?:</span>)?[,.;:!?)]+)")
 MATH = re.compile(r'<math display="(inline|block)" xmlns="http://www.w3.org/1998/Math/MathML">')
 
 
@@ -148,7 +149,8 @@ def contents(sections):
 def small(text):
     """A page without what only a formula's author reads, and what HTML takes for granted."""
     text = SEMANTICS.sub(r"\1", text)
-    return MATH.sub(lambda match: "<math>" if match[1] == "inline" else '<math display="block">', text)
+    text = MATH.sub(lambda match: "<math>" if match[1] == "inline" else '<math display="block">', text)
+    return FORMULA_AND_MARK.sub(r'<span class="keep">\1</span>', text)  # no line begins with the comma behind a formula
 
 
 def assets(root, folder, edition):
