@@ -33,7 +33,7 @@ def texts(numbers):
 
 def about(x):
     """x as book.about writes it."""
-    return fixed(x, 0 if x >= 100 else 1 if x >= 10 else 2 if x >= 1 else 3)
+    return fixed(x, 0 if x >= 100 or x == 0 else 1 if x >= 10 else 2 if x >= 1 else 3)
 
 
 @cache

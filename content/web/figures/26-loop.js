@@ -86,8 +86,9 @@ book.figure({
     const lines = book.data.loop.map((code, i) => {
       const lit = i >= n.from && i < n.end;
       const indent = code.length - code.trimStart().length;
-      const text = "&#160;".repeat(indent / 2) + book.escape(code.trim());
-      return `<tr${lit ? ' class="lit"' : ""}><td>${lit ? "▸" : "&#160;"}</td><td><code>${text}</code></td></tr>`;
+      const place = `padding-left: ${indent / 4 + 1}em; text-indent: -1em`; // what does not fit goes on a little further in
+      const mark = `<td>${lit ? "▸" : "&#160;"}</td>`;
+      return `<tr${lit ? ' class="lit"' : ""}>${mark}<td style="${place}"><code>${book.escape(code.trim())}</code></td></tr>`;
     });
     const links = this.steps[n.at - 1].see.map(
       ([id, , , what], i) => `<li><a href="#figure-${id}">Figure {figure${i}}, ${what}</a> (section {section${i}})</li>`,

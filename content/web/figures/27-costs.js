@@ -52,15 +52,15 @@ book.figure({
       return `<tr><th scope="row">${name}</th>${["prefill", "decode", "naive"].map(cell).join("")}</tr>`;
     };
     const rows = [
-      row("positions computed", "fed"),
+      row("positions", "fed"),
       row("GFLOP", "gflop"),
-      row("weights read, GiB", "weights"),
+      row("weights, GiB", "weights"),
       row("cache read, MiB", "read"),
-      row("cache written, MiB", "written"),
-      row("FLOPs a byte of weights", "intensity"),
+      row("written, MiB", "written"),
+      row("FLOPs a byte", "intensity"),
     ];
-    const heads = ["prefill", "decode step", "no cache"].map((head) => `<th scope="col">${head}</th>`).join("");
-    return `<table><thead><tr><td></td>${heads}</tr></thead><tbody>${rows.join("")}</tbody></table>`;
+    const heads = ["prefill", "decode", "no cache"].map((head) => `<th scope="col">${head}</th>`).join("");
+    return `<table class="numbers"><thead><tr><td></td>${heads}</tr></thead><tbody>${rows.join("")}</tbody></table>`;
   },
 
   words: () =>
