@@ -47,7 +47,11 @@ class Evidence:
         record = self.records[ref]
         found = {name: record[name] for name in ("claim", "kind", "command", "model")}
         if machine := record.get("machine"):
-            found |= {"machine": f"{machine['processor']}, {machine['cores']} cores", "threads": record["threads"], "date": record["date"]}
+            found |= {
+                "machine": f"{machine['processor']}, {machine['cores']} cores",
+                "threads": record["threads"],
+                "date": record["date"],
+            }
         return found | {"limits": record["limits"]}
 
     def script(self, uses):
@@ -102,7 +106,11 @@ class Evidence:
 
     def _of_printed(self, ref, places):
         facts = self.facts(ref)
-        rows = [("Kind", html.escape(facts["kind"])), ("Model", html.escape(facts["model"])), ("Used in", ", ".join(places.get(ref, ())))]
+        rows = [
+            ("Kind", html.escape(facts["kind"])),
+            ("Model", html.escape(facts["model"])),
+            ("Used in", ", ".join(places.get(ref, ()))),
+        ]
         return _entry(ref, facts["claim"], rows)
 
     def _of_claim(self, claim):
