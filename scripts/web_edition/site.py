@@ -16,6 +16,10 @@ from scripts.web_edition.whole import whole_folder
 
 TRY = ("bpe", "gpt2", "sampling", "work", "views", "page", "generation")  # in this order, behind the toolkit and the tokenizer
 SEMANTICS = re.compile(r"<semantics>(.*?)<annotation [^>]*>.*?</annotation></semantics>", re.S)
+WHOLE = re.compile(r"(<pre.*?</pre>|<textarea.*?</textarea>|<script.*?</script>)", re.S)
+GAP = re.compile(r">\n+<(?=/?(?:table|thead|tbody|tr|td|th|ul|ol|li|dl|dt|dd)\b)")
+ENDS = re.compile(r"</(?:thead|tbody|tr|td|th|li|dt|dd)>")
+ROW = re.compile(r"(<math[^>]*>)<mrow>((?:(?!</?mrow>).)*)</mrow></math>", re.S)  # a formula is a row by itself
 FORMULA_AND_MARK = re.compile(r"((?:<span class=.formula. [^>]*>)?<math>(?:(?!</math>).)*</math>(?:</span>)?[,.;:!?)]+)")
 MATH = re.compile(r'<math display="(inline|block)" xmlns="http://www.w3.org/1998/Math/MathML">')
 
@@ -147,8 +151,12 @@ def contents(sections):
 
 
 def small(text):
-    """A page without what only a formula's author reads, and what HTML takes for granted."""
+    """A page without what only a formula's author reads, what HTML takes for granted (ends of cells and items among it), and line
+    ends between blocks."""
+    parts = WHOLE.split(text)
+    text = "".join(part if i % 2 else ENDS.sub("", GAP.sub("><", part)) for i, part in enumerate(parts))
     text = SEMANTICS.sub(r"\1", text)
+    text = ROW.sub(r"\1\2</math>", text)
     text = MATH.sub(lambda match: "<math>" if match[1] == "inline" else '<math display="block">', text)
     return FORMULA_AND_MARK.sub(r'<span class="keep">\1</span>', text)  # no line begins with the comma behind a formula
 
@@ -158,7 +166,7 @@ def assets(root, folder, edition):
     web, goal = root / "content" / "web", folder / "assets"
     (goal / "figures").mkdir(parents=True)
     (goal / "try").mkdir()
-    for path in [*sorted(web.glob("*.js")), *sorted(web.glob("*.css"))]:
+    for path in [*sorted(web.glob("*.js")), *sorted(p for p in web.glob("*.css") if p.name != "epub.css")]:
         shutil.copyfile(path, goal / path.name)
     for part in ("figures", "try"):
         for path in [*sorted((web / part).glob("*.js")), *sorted((web / part).glob("*.css"))]:
