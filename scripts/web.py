@@ -30,11 +30,17 @@ def options():
 def main(argv=None):
     """Build the site, and say what it weighs."""
     args = options().parse_args(argv)
-    from scripts.web_edition import site
+    from scripts.web_edition import epub, site
 
     with progress_bar("page") as bar:
-        site.build(ROOT, args.into, bar.update)
-    print(f"the site is built; open {args.into / 'index.html'}")
+        if args.epub:
+            epub.build(ROOT, args.epub, bar.update)
+        else:
+            site.build(ROOT, args.into, bar.update)
+    if args.epub:
+        print(f"the book is written to {args.epub}, {args.epub.stat().st_size / 1e3:,.0f} kB")
+    else:
+        print(f"the site is built; open {args.into / 'index.html'}")
 
 
 if __name__ == "__main__":

@@ -46,13 +46,13 @@
 
   // -------------------------------------------------------------------------------------------------- boxes that scroll
 
-  const names = { pre: "Listing", table: "Table", math: "Formula" };
+  const names = { pre: "Listing", table: "Table", math: "Formula", img: "Picture" };
 
-  const kindOf = (box) => (box.matches("pre") ? "pre" : box.querySelector("table, math")?.localName);
+  const kindOf = (box) => (box.matches("pre") ? "pre" : box.querySelector("table, math, img")?.localName);
 
   /** A box that is wider inside than outside can be reached and scrolled by keyboard, and says what it is. */
   const makeScrollable = () => {
-    const boxes = all("main :is(pre, .wide, .formula, .drawing)");
+    const boxes = all("main :is(pre, .wide, .formula, .drawing, p:has(> img:only-child))");
     const look = () =>
       boxes.forEach((box, i) => {
         const scrolls = box.scrollWidth > box.clientWidth + 1;

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from examples.lab.script import BadInput
-from scripts.web_edition.pandoc import raw
+from scripts.web_edition.pandoc import plain, raw
 from scripts.web_edition.source import EVIDENCE
 
 
@@ -30,7 +30,8 @@ class Links:
             return _link(attributes, inside, self.pages[path].file + (f"#{anchor}" if anchor else ""), title)
         if place is None or not path.exists():
             raise BadInput(f"{page.path}: the link to {target} leads nowhere")
-        return [raw(f'<span class="file" title="{html.escape(place)}">'), *inside, raw("</span>")]
+        title = "" if plain(inside) == place else f' title="{html.escape(place)}"'  # says where it lies
+        return [raw(f'<span class="file"{title}>'), *inside, raw("</span>")]
 
 
 def _link(attributes, inside, target, title):

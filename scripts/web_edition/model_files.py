@@ -16,8 +16,13 @@ import torch
 from examples.ch02.model import Model, load
 from examples.ch03.bpe import read_bpe
 from examples.ch05.generate import end_tokens
+from examples.lab.script import BadInput
 
 TOKENIZER, WEIGHTS = "tokenizer.js", "weights.js"
+# What the page's program takes for granted; its matrix products also take widths in fours.
+PLAIN = dict(
+    activation_function="gelu_new", scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, tie_word_embeddings=True
+)
 
 
 def write_model_files(folder: Path) -> dict[str, int]:
@@ -30,7 +35,10 @@ def write_model_files(folder: Path) -> dict[str, int]:
 
 
 def model_files(model: Model) -> dict[str, str]:
-    """{name: text} of the scripts of a GPT-2 with a byte-level BPE."""
+    """{name: text} of the scripts of a GPT-2 with a byte-level BPE; raises BadInput for one that the page does not compute."""
+    for name, value in PLAIN.items():
+        if getattr(model.config, name) != value:
+            raise BadInput(f"{name} is {getattr(model.config, name)!r}, and content/web/try/gpt2.js computes {value!r} only")
     bpe = read_bpe(model)
     ids = bpe.ids | bpe.whole
     tokenizer = {"pieces": sorted(ids, key=ids.get), "merges": list(bpe.ranks), "whole": bpe.whole}

@@ -39,7 +39,7 @@ def read(markdown):
 def write(blocks, meta, form, *options, env=None):
     """A tree in the format `form`, as text, or nothing where an option names a file for it.
 
-    meta: {name: markup as it is, a list or a dict of such}.
+    meta: {name: markup as it is, what `words` made of a text, a list or a dict of such}.
     """
     meta = {name: _meta(value) for name, value in meta.items() if value is not None}
     tree = {"pandoc-api-version": version(), "meta": meta, "blocks": blocks}
@@ -47,11 +47,18 @@ def write(blocks, meta, form, *options, env=None):
 
 
 def _meta(value):
+    if isinstance(value, dict) and "t" in value:
+        return value
     if isinstance(value, dict):
         return {"t": "MetaMap", "c": {key: _meta(one) for key, one in value.items()}}
     if isinstance(value, list):
         return {"t": "MetaList", "c": [_meta(one) for one in value]}
     return {"t": "MetaInlines", "c": [raw(value)]}
+
+
+def words(text):
+    """A text, for a meta value that is no markup."""
+    return {"t": "MetaString", "c": text}
 
 
 def _run(options, text, form, env=None):

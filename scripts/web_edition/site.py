@@ -5,16 +5,22 @@ import shutil
 from pathlib import Path
 
 from scripts.markers import load_records
-from scripts.web_edition import evidence, figures, images, search, terms
+from scripts.web_edition import figures, images, search, terms
 from scripts.web_edition.code import listing
+from scripts.web_edition.evidence import Evidence
 from scripts.web_edition.links import Links
 from scripts.web_edition.model_files import write_model_files
-from scripts.web_edition.pandoc import changed, plain, raw, raw_block, read, write
+from scripts.web_edition.pandoc import changed, plain, raw, raw_block, read, words, write
 from scripts.web_edition.source import manuscripts, markdown
 from scripts.web_edition.whole import whole_folder
 
 TRY = ("bpe", "gpt2", "sampling", "work", "views", "page", "generation")  # in this order, behind the toolkit and the tokenizer
 SEMANTICS = re.compile(r"<semantics>(.*?)<annotation [^>]*>.*?</annotation></semantics>", re.S)
+WHOLE = re.compile(r"(<pre.*?</pre>|<textarea.*?</textarea>|<script.*?</script>)", re.S)
+GAP = re.compile(r">\n+<(?=/?(?:table|thead|tbody|tr|td|th|ul|ol|li|dl|dt|dd)\b)")
+ENDS = re.compile(r"</(?:thead|tbody|tr|td|th|li|dt|dd)>")
+ROW = re.compile(r"(<math[^>]*>)<mrow>((?:(?!</?mrow>).)*)</mrow></math>", re.S)  # a formula is a row by itself
+FORMULA_AND_MARK = re.compile(r"((?:<span class=.formula. [^>]*>)?<math>(?:(?!</math>).)*</math>(?:</span>)?[,.;:!?)]+)")
 MATH = re.compile(r'<math display="(inline|block)" xmlns="http://www.w3.org/1998/Math/MathML">')
 
 
@@ -26,7 +32,7 @@ def build(root, into, progress=lambda: None):
         for page in edition.pages:
             edition.read(page)
             progress()
-        edition.pages += [terms.page(edition.pages), evidence.page(edition.pages, edition.records)]
+        edition.pages += [terms.page(edition.pages), edition.evidence.page(edition.pages)]
         sizes = images.draw(root, set().union(*(page.images for page in edition.pages)), folder)
         assets(root, folder, edition)
         for i, page in enumerate(edition.pages):
@@ -37,16 +43,17 @@ def build(root, into, progress=lambda: None):
 
 
 class Edition:
-    """All pages of the edition, and what they share."""
+    """All pages of the edition, and what they share. linked: whether a marked number is a link to its record."""
 
-    def __init__(self, root):
-        self.root, self.web = root, root / "content" / "web"
+    def __init__(self, root, linked=True):
+        self.root, self.web, self.linked = root, root / "content" / "web", linked
         self.records, self.pages = load_records(root), manuscripts(root)
+        self.evidence = Evidence(root, self.records)
         self.links, self.figures = Links(root, self.pages), figures.Figures(root)
 
     def read(self, page):
         """Read a page's manuscript into blocks whose links lead to the edition's own pages."""
-        text, page.uses = markdown(page, self.records)
+        text, page.uses = markdown(page, self.records, self.linked)
         text, page.figures = self.figures.filled(text)
 
         def change(node):
@@ -63,7 +70,7 @@ class Edition:
 
         def change(node):
             if node["t"] == "Image":
-                return self._image(page, node, sizes)
+                return self.image(page, node, sizes)
             if node["t"] == "CodeBlock":
                 (_, classes, _), code = node["c"]
                 return raw_block(listing(classes[0] if classes else "", code))
@@ -83,7 +90,9 @@ class Edition:
 
         page.blocks = changed(page.blocks, change)
 
-    def _image(self, page, node, sizes):
+    @staticmethod
+    def image(page, node, sizes):
+        """An Image of a page, with the picture that was drawn for it and its size."""
         _, alt, (target, _) = node["c"]
         path = (page.path.parent / target).resolve()
         width, height = sizes[path]
@@ -93,14 +102,14 @@ class Edition:
     def written(self, page, previous, following):
         """The page as HTML."""
         meta = {
-            "title": escape(page.label),
+            "title": words(page.label),
             "page": page.name,
-            "toc": contents(page.sections),
+            "toc": contents(page.sections) or None,
             "book": "".join(self._entry(one, one is page) for one in self.pages),
-            "previous": previous and {"href": previous.file, "title": escape(previous.label)},
-            "next": following and {"href": following.file, "title": escape(following.label)},
+            "previous": previous and {"href": previous.file, "title": words(previous.label)},
+            "next": following and {"href": following.file, "title": words(following.label)},
             "scripts": "\n".join(f'<script src="assets/{src}"></script>' for src in self._scripts(page)),
-            "records": evidence.script(page.uses, self.records),
+            "records": self.evidence.script(page.uses) if page.uses else None,
         }
         template = self.web / "template.html"
         options = ("--mathml", "--section-divs", "--syntax-highlighting=none", f"--template={template}")
@@ -142,9 +151,14 @@ def contents(sections):
 
 
 def small(text):
-    """A page without what only a formula's author reads, and what HTML takes for granted."""
+    """A page without what only a formula's author reads, what HTML takes for granted (ends of cells and items among it), and line
+    ends between blocks."""
+    parts = WHOLE.split(text)
+    text = "".join(part if i % 2 else ENDS.sub("", GAP.sub("><", part)) for i, part in enumerate(parts))
     text = SEMANTICS.sub(r"\1", text)
-    return MATH.sub(lambda match: "<math>" if match[1] == "inline" else '<math display="block">', text)
+    text = ROW.sub(r"\1\2</math>", text)
+    text = MATH.sub(lambda match: "<math>" if match[1] == "inline" else '<math display="block">', text)
+    return FORMULA_AND_MARK.sub(r'<span class="keep">\1</span>', text)  # no line begins with the comma behind a formula
 
 
 def assets(root, folder, edition):
@@ -152,7 +166,7 @@ def assets(root, folder, edition):
     web, goal = root / "content" / "web", folder / "assets"
     (goal / "figures").mkdir(parents=True)
     (goal / "try").mkdir()
-    for path in [*sorted(web.glob("*.js")), *sorted(web.glob("*.css"))]:
+    for path in [*sorted(web.glob("*.js")), *sorted(p for p in web.glob("*.css") if p.name != "epub.css")]:
         shutil.copyfile(path, goal / path.name)
     for part in ("figures", "try"):
         for path in [*sorted((web / part).glob("*.js")), *sorted((web / part).glob("*.css"))]:

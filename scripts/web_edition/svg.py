@@ -5,10 +5,12 @@ import string
 import xml.etree.ElementTree as ET
 from collections import Counter
 
+from examples.lab.figure import RULES
 from examples.lab.script import BadInput
 
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 FONTS = "'DejaVu Sans',Verdana,sans-serif"  # pictures are laid out in the first; for readers who do not have it
+LINE = RULES["hatch.linewidth"]
 LOOKS = {
     *("fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-linecap", "stroke-linejoin", "stroke-dasharray"),
     *("stroke-dashoffset", "stroke-miterlimit", "opacity", "clip-path", "text-anchor", "font-size", "font-weight", "font-style"),
@@ -16,6 +18,7 @@ LOOKS = {
 DOTS = re.compile(r'(?P<head><pattern [^>]*>\s*<rect [^>]*/>\s*)<path d="(?P<d>[^"]*)"\s*style="[^"]*"\s*/>')
 TICK = re.compile(r"m0 0[hv]-?[\d.]+")
 PATH, USE, RECT, HREF = f"{{{SVG}}}path", f"{{{SVG}}}use", f"{{{SVG}}}rect", f"{{{XLINK}}}href"
+TOKEN = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:e-?\d+)?|[a-zA-Z]")
 STROKE = re.compile(r"m-?[\d.]+ -?[\d.]+[hv]-?[\d.]+")
 PLACES = ("x", "y", "width", "height")
 SCOUR = {
@@ -39,7 +42,10 @@ def small(svg):
     _joined(root)
     _classes(root)
     ET.register_namespace("", SVG)
-    ET.register_namespace("xlink", XLINK)
+    for path in root.iter(PATH):
+        path.set("d", _rounded(path.get("d", "")))
+    for use in root.iter(USE):
+        use.set("href", use.attrib.pop(HREF))  # which every browser takes without a namespace
     text = ET.tostring(root, encoding="unicode").replace(" />", "/>")
     return text, (round(width * 4 / 3), round(height * 4 / 3))  # points to pixels
 
@@ -54,7 +60,7 @@ def _dots(svg):
         centres = [((min(n[::2]) + max(n[::2])) / 2, (min(n[1::2]) + max(n[1::2])) / 2) for n in found]
         width = max(found[0][::2]) - min(found[0][::2])
         d = "".join(f"M{x:.1f} {y:.1f}h.01" for x, y in centres)
-        return f'{match["head"]}<path d="{d}" style="stroke: #000000; stroke-width: {width:.1f}; stroke-linecap: round"/>'
+        return f'{match["head"]}<path d="{d}" style="stroke: #000000; stroke-width: {width + LINE:.1f}; stroke-linecap: round"/>'
 
     return DOTS.sub(pattern, svg)
 
@@ -95,6 +101,20 @@ def _joined(root):
                 parent.remove(child)
 
 
+def _rounded(d):
+    """The data of a path with two digits behind the point, and no sign between numbers that is not needed."""
+    parts, last = [], ""
+    for token in TOKEN.findall(d):
+        if not token.isalpha():
+            token = f"{float(token):.2f}".rstrip("0").rstrip(".").replace("-0.", "-.").removeprefix("0") or "0"
+            token = "0" if token == "-0" else token
+            if last and not last.isalpha() and not token.startswith("-") and not (token.startswith(".") and "." in last):
+                parts.append(" ")
+        parts.append(token)
+        last = token
+    return "".join(parts)
+
+
 def _tidy(root):
     """Take out what draws nothing: turns by no angle, empty text, a font that all text has."""
     for parent in list(root.iter()):
@@ -124,7 +144,8 @@ def _classes(root):
             for name, _ in look:
                 del element.attrib[name]
             element.set("class", names[look])
-    rules = [f"*{{stroke-linejoin:round;stroke-linecap:butt}}text{{font-family:{FONTS}}}"]
+    root.set("stroke-linejoin", "round")  # matplotlib's rule for all, which in a style would go before an element's attributes
+    rules = [f"text{{font-family:{FONTS}}}"]
     rules += [f".{name}{{{';'.join(f'{key}:{value}' for key, value in look)}}}" for look, name in names.items()]
     for style in root.iter(f"{{{SVG}}}style"):
         style.text = "".join(rules)

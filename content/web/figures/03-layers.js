@@ -6,32 +6,54 @@ book.figure({
   controls: [book.range("layers", "Layers", 1, 48, 12)],
 
   numbers({ layers }) {
-    const { n_embd: d, vocab_size: V, n_positions: P } = book.data.gpt2;
+    const { n_embd: d, n_layer: own, vocab_size: V, n_positions: P } = book.data.gpt2;
     const block = 12 * d * d + 13 * d; // four matrices with their biases, two norms
     const outside = V * d + P * d + 2 * d; // token table, position table, final norm
-    return { layers, block, outside, total: layers * block + outside };
+    const total = layers * block + outside;
+    return { layers, own, block, outside, inside: layers * block, total, ratio: total / (own * block + outside) };
   },
 
-  shown: (n) => ({ layers: book.int(n.layers), block: book.int(n.block), outside: book.int(n.outside), total: book.int(n.total) }),
+  shown: (n) => ({
+    ...Object.fromEntries(["layers", "own", "block", "outside", "inside", "total"].map((key) => [key, book.int(n[key])])),
+    ratio: book.fixed(n.ratio, 2),
+  }),
 
   draw(n) {
-    const [left, right, bottom, top] = [44, 384, 200, 24];
-    const most = 48 * n.block + n.outside;
+    const [left, right, bottom, top] = [48, 384, 236, 44];
     const x = (layers) => left + ((right - left) * layers) / 48;
-    const y = (parameters) => bottom - ((bottom - top) * parameters) / most;
+    const y = (parameters) => bottom - ((bottom - top) * parameters) / 4e8;
+    const across = [12, 24, 36, 48].map((mark) => [
+      book.line(x(mark), bottom, x(mark), bottom + 5, "axis"),
+      book.text(x(mark), bottom + 20, String(mark), "middle"),
+    ]);
+    const up = [100, 200, 300, 400].map((mark) => [
+      book.line(left - 5, y(1e6 * mark), left, y(1e6 * mark), "axis"),
+      book.text(left - 9, y(1e6 * mark) + 5, String(mark), "end"),
+    ]);
+    const at = x(n.layers);
     return book.svg(
-      236,
-      "A straight line of parameters over layers, with a point at the chosen depth",
+      278,
+      "A straight line of parameters over layers that starts above zero, with a bar at the chosen depth in two parts",
+      book.text(2, 16, "parameters, millions", "start", "small"),
       book.line(left, bottom, right, bottom, "axis"),
-      book.line(left, bottom, left, top, "axis"),
-      book.path(`M${x(0)} ${y(n.outside)}L${x(48)} ${y(most)}`, "c1 line"),
-      book.line(x(n.layers), bottom, x(n.layers), y(n.total), "c2 line dashed"),
-      book.circle(x(n.layers), y(n.total), 6, "c2"),
-      book.text(Math.min(300, Math.max(100, x(n.layers))), y(n.total) - 12, "{total}", "middle", "strong"),
-      book.text((left + right) / 2, 228, "layers: {layers}", "middle"),
+      book.line(left, bottom, left, top - 6, "axis"),
+      across,
+      up,
+      book.line(left, y(n.outside), right, y(n.outside), "c5 line dashed"),
+      book.path(`M${x(0)} ${y(n.outside)}L${x(48)} ${y(48 * n.block + n.outside)}`, "c1 line"),
+      book.rect(at - 5, y(n.outside), 10, bottom - y(n.outside), "c5 box soft"),
+      book.rect(at - 5, y(n.total), 10, y(n.outside) - y(n.total), "c1 box soft"),
+      book.circle(at, y(n.total), 6, "c2"),
+      book.text(Math.min(318, Math.max(100, at - 30)), y(n.total) - 14, "{total}", "middle", "strong"),
+      n.layers > 20 ? book.text(left + 8, y(n.outside) - 8, "outside the layers") : book.text(right, y(n.outside) - 8, "outside the layers", "end"),
+      book.text((left + right) / 2, 274, "layers: {layers}", "middle"),
     );
   },
 
-  words: () =>
-    "With {layers} layers the model has {total} parameters: {block} for each layer, and {outside} outside the layers. The line is straight, because all layers are of one size.",
+  words(n) {
+    const own = "This is GPT-2 small as it was published.";
+    const compared = n.layers === n.own ? own : "That is {ratio} times the model of {own} layers, GPT-2 small.";
+    const many = n.layers === 1 ? "{layers} layer has {inside}" : "{layers} layers have {inside}, at {block} each";
+    return `The model has {total} parameters: the ${many}, and outside the layers there are {outside}. ${compared}`;
+  },
 });
