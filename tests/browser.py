@@ -65,7 +65,7 @@ def _browser():
 
 
 def the_browser():
-    """The driver of this process's browser, as it opens: 1,440 pixels, light, JavaScript on. Raises SkipTest where there is none."""
+    """The driver of this process's browser, set to 1,440 pixels, light, JavaScript on. Raises SkipTest where there is none."""
     driver, missing = _browser()
     if driver is None:
         raise unittest.SkipTest(missing)

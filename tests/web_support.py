@@ -46,7 +46,7 @@ def figures_of_page():
 
 
 def fixed(x, digits):
-    """x as book.fixed writes it: JavaScript's toFixed, which rounds the double's exact value and a tie away from zero, with commas."""
+    """x as book.fixed writes it, with commas: toFixed rounds the exact value of the double, and a tie away from zero."""
     return f"{Decimal(x).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP):,}"
 
 

@@ -82,15 +82,30 @@ const book = {
   /** Positions that the two loops compute for m new tokens after P others: the whole text each time, or each position once. */
   positions: (P, m) => ({ naive: m * P + (m * (m - 1)) / 2, cached: P + m - 1 }),
 
-  /** FLOPs of both loops for a shape {n_layer, n_embd, vocab_size}, as chapters 4 and 10 count them. */
+  /** FLOPs of a pass over T positions behind `past` cached ones, logits of the last position only, for {n_layer, n_embd, vocab_size}. */
+  pass: ({ n_layer: L, n_embd: d, vocab_size: V }, past, T) => T * L * (24 * d * d + 4 * d * (past + T)) + 2 * d * V,
+
+  /** FLOPs of both loops for a shape, as chapters 4 and 10 count them. */
   flops(shape, P, m) {
-    const { n_layer: L, n_embd: d, vocab_size: V } = shape;
-    const pass = (past, T) => T * L * (24 * d * d + 4 * d * (past + T)) + 2 * d * V; // logits of the last position only
+    const pass = (past, T) => book.pass(shape, past, T);
     let [naive, cached] = [0, pass(0, P)];
     for (let j = 0; j < m; j++) naive += pass(0, P + j);
     for (let j = 0; j < m - 1; j++) cached += pass(P + j, 1);
     return { naive, cached };
   },
+
+  /** Parameters of a shape of GPT-2, part by part; the head is the token table. */
+  parameters({ n_layer: L, n_embd: d, vocab_size: V, n_positions: P }) {
+    const blocks = { attention: L * (4 * d * d + 4 * d), feed: L * (8 * d * d + 5 * d), norms: L * 4 * d };
+    const parts = { ...blocks, tokens: V * d, positions: P * d, last: 2 * d };
+    return { ...parts, total: Object.values(parts).reduce((a, b) => a + b, 0) };
+  },
+
+  /** Bytes of a cache: a key and a value of d numbers for each layer and token. */
+  cacheBytes: ({ n_layer: L, n_embd: d }, tokens, number = 2) => 2 * L * d * tokens * number,
+
+  /** x to about three figures, without an exponent. */
+  about: (x) => book.fixed(x, x >= 100 || x === 0 ? 0 : x >= 10 ? 1 : x >= 1 ? 2 : 3),
 
   // ------------------------------------------------------------------------------------------------------------- drawing
 

@@ -11,9 +11,13 @@ from examples.ch05.bigram import bigram
 from examples.ch05.generate import generate
 from examples.ch05.sampling import CANDIDATES, LOGITS
 from examples.ch10.cache_cost import published_shapes
+from examples.ch10.cache_memory import GPT3
+from examples.ch11.accelerators import accelerator
 from examples.lab.script import BadInput
 from scripts.experiments import ROOT
+from scripts.markers import load_records
 from scripts.records import read_results, results_path
+from scripts.web_edition.loop import loop_lines
 
 TOY_ROWS = ((0.9, -0.3, 0.4, 0.1), (-0.2, 0.7, 0.0, -0.5), (0.6, 0.2, -0.8, 0.3), (-0.4, 0.1, 0.5, 0.8))  # of figure 1: a word each
 TOY_WRITES = ((3, 0, 1, 2), (1, 2, 0, -1), (0, -1, 2, 1), (-1, 1, 0, 2))  # of figure 4: the embedding, then three blocks
@@ -83,5 +87,21 @@ def data_09_17():
 
 
 def data_18_28():
-    """Of figures 18 to 28."""
-    return {}
+    """Of figures 18 to 28: GPT-3's shape beside the family of GPT-2, three machines' ridges, the lines of a decoding loop.
+
+    ridge: FLOPs a byte. The first two are of the processor that chapter 11's record is of, the third is by a data sheet.
+    """
+    record = load_records(ROOT)["ch11.machine"]["values"]
+    rows = {(row["threads"], row["dtype"]): row["ridge_flop_per_byte"] for row in record["machine"]}
+    h100 = accelerator("h100")
+    machines = [
+        {"name": f"{record['processor']}, one thread, {dtype}", "number": size, "ridge": rows[1, dtype]}
+        for dtype, size in (("float32", 4), ("bfloat16", 2))
+    ]
+    sheet = {"name": f"{h100['name']}, 16 bits", "number": 2, "ridge": h100["flop_per_s"] / h100["bytes_per_s"]}
+    return {
+        "gpt3": {name: getattr(GPT3, name) for name in ("vocab_size", "n_positions", "n_embd", "n_layer")},
+        "family": {name: fields for name, fields in PUBLISHED.items() if name.startswith("gpt2")},
+        "machines": [*machines, sheet],
+        "loop": loop_lines(),
+    }

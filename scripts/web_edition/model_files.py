@@ -35,7 +35,7 @@ def write_model_files(folder: Path) -> dict[str, int]:
 
 
 def model_files(model: Model) -> dict[str, str]:
-    """{name: text} of the scripts of a GPT-2 with a byte-level BPE; raises BadInput for one that the page's program does not compute."""
+    """{name: text} of the scripts of a GPT-2 with a byte-level BPE; raises BadInput for one that the page does not compute."""
     for name, value in PLAIN.items():
         if getattr(model.config, name) != value:
             raise BadInput(f"{name} is {getattr(model.config, name)!r}, and content/web/try/gpt2.js computes {value!r} only")
