@@ -39,8 +39,8 @@ book.figure({
       book.text(left, 22, "text: {tokens} tokens", "start", "strong"),
       columns,
       book.text(left, 188, "cache: {pairs} pairs of a key and a value", "start", "strong"),
-      book.line(left, 207, left + 20, 207, "line strong"),
-      book.text(left + 28, 212, "written by the pass that chose “new”: {fed}"),
+      n.emitted ? book.line(left, 207, left + 20, 207, "line strong") : "",
+      n.emitted ? book.text(left + 28, 212, "written by the pass that chose “new”: {fed}") : "",
     );
   },
 

@@ -46,7 +46,7 @@ book.figure({
     const low = x(n.ridge) < 200;
     const row = (y, name, key, at, shape) => [
       book.line(left, y, right, y, "line faint"),
-      book.text(left, y - 12, `${name}: {${key}}`, "start", "strong"),
+      book.text(low ? right : left, y - 12, `${name}: {${key}}`, low ? "end" : "start", "strong"), // away from the ridge
       shape(x(at), y),
     ];
     return book.svg(

@@ -30,7 +30,7 @@ book.figure({
       layers: String(n.layers),
       total: book.int(n.total),
       ...Object.fromEntries(counted.map((part) => [part, book.int(n[part])])),
-      ...Object.fromEntries(parts.map((part) => [`${part}_percent`, book.fixed((100 * n[part]) / n.total, part === "last" ? 3 : 1)])),
+      ...Object.fromEntries(parts.map((part) => [`${part}_percent`, book.fixed((100 * n[part]) / n.total, part === "last" ? 4 : 1)])),
     };
   },
 

@@ -60,7 +60,7 @@ book.figure({
       row("FLOPs a byte", "intensity"),
     ];
     const heads = ["prefill", "decode", "no cache"].map((head) => `<th scope="col">${head}</th>`).join("");
-    return `<table class="numbers"><thead><tr><td></td>${heads}</tr></thead><tbody>${rows.join("")}</tbody></table>`;
+    return `<table class="numbers small"><thead><tr><td></td>${heads}</tr></thead><tbody>${rows.join("")}</tbody></table>`;
   },
 
   words: () =>
