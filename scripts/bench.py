@@ -6,7 +6,8 @@
 Both programs take turns on the same weights and ids, in float32, after a warm-up; a ratio of times is our median over theirs,
 below 1 where we are faster. Decoding is told in tokens per second, as a share of transformers' and of the floor, which is the
 time of the model's matrices times a vector and nothing else. Several processes each do this, and the middle ratio counts.
-Of chapter 1's requests it tells what no stage of their records explains, which is to be 1 per cent of a request at most.
+Of chapter 1's requests it tells what no stage of their records explains, which is to be 1 per cent of a request at most. Last comes
+the embedded model in a browser's page, where there is a Chromium.
 Nothing here is a test: no bound is asserted.
 """
 
@@ -33,7 +34,7 @@ from examples.ch10.decode_rate import decode_rates
 from examples.lab.environment import import_transformers
 from examples.lab.script import BadInput, Parser, command, counted, dump_json, number_list, table, whole_number
 from examples.lab.timing import median_after, warn_if_busy
-from scripts import bench_fast
+from scripts import bench_fast, bench_web
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -134,7 +135,7 @@ def middle(rows, key):
     return sorted(rows, key=lambda r: r[key])[(len(rows) - 1) // 2]
 
 
-PARTS = ("speed", "loading", "decode", "request", "fast")
+PARTS = ("speed", "loading", "decode", "request", "fast", "web")
 DECODE_RUNS = 5  # each is 64 tokens by three programs
 REQUEST_RUNS, REQUEST_TOKENS = 5, 40
 UNEXPLAINED = 1.0  # per cent of a request, at most
@@ -170,9 +171,9 @@ def main(argv=None):
         "processes": args.processes,
         "torch": torch.__version__,
     }
-    run = {"speed": _speed, "loading": _loading, "decode": _decode, "request": _request, "fast": _fast}
+    run = {"speed": _speed, "loading": _loading, "decode": _decode, "request": _request, "fast": _fast, "web": _web}
     parts = PARTS if args.part == "all" else (args.part,)
-    steps = args.processes * sum({"speed": 1}.get(part, 2) for part in parts)
+    steps = args.processes * sum({"speed": 1, "web": 1}.get(part, 2) for part in parts)
     with tqdm(total=steps, unit="process", file=sys.stderr, disable=not sys.stderr.isatty()) as bar:
         for part in parts:
             value[part] = run[part](args, bar)
@@ -231,6 +232,8 @@ def main(argv=None):
 
     if "fast" in value:
         print("\n" + bench_fast.fast_report(value["fast"], args.fast_model))
+    if "web" in value:
+        print("\n" + bench_web.web_report(value["web"], args.runs))
 
 
 def _fast(args, bar):
@@ -246,6 +249,18 @@ def _fast(args, bar):
             rows.append({"threads": threads, "not_here": str(reason)})
         bar.update(args.processes)
     return rows
+
+
+def _web(args, bar):
+    """The embedded model in a browser's page; where there is none, why."""
+    try:
+        found = bench_web.measure(args.runs)
+    except BadInput as reason:
+        if args.part == "web":
+            raise
+        found = {"not_here": str(reason)}
+    bar.update(args.processes)
+    return found
 
 
 def _request(args, bar):

@@ -1,5 +1,6 @@
 """The benchmark's arithmetic, on a clock of our own: turns, warm-up, medians, ratios; no time is asserted."""
 
+import contextlib
 import json
 import unittest
 from unittest import mock
@@ -7,7 +8,8 @@ from unittest import mock
 import torch
 
 from examples.ch02 import model as ch02
-from scripts import bench, bench_fast
+from examples.lab.script import BadInput
+from scripts import bench, bench_fast, bench_web
 from tests.support import FolderCase, call, config, slow, start, weights, write_folder
 
 MODEL = ch02.Model(config(), weights())
@@ -59,7 +61,8 @@ class Script(FolderCase):
 
         folder, threads = write_folder(self.folder / "a"), torch.get_num_threads()
         self.addCleanup(torch.set_num_threads, threads)
-        with mock.patch.object(bench, "_in_a_process", here):
+        no_browser = mock.patch.object(bench.bench_web, "measure", side_effect=BadInput("no browser"))
+        with mock.patch.object(bench, "_in_a_process", here), no_browser:
             argv = ("--model", folder, "--fast-model", folder, "--tokens", "4", "--runs", "1", "--processes", "1")
             status, out, err = call(bench.main, *argv)
         self.assertEqual((status, err), (0, ""))
@@ -72,6 +75,7 @@ class Script(FolderCase):
             "Decoding 16 tokens",
             "unexplained, %",
             "not here",
+            "The model in a page: not here, no browser",
         )
         for text in words:
             self.assertIn(text, out)
@@ -88,6 +92,27 @@ class Script(FolderCase):
         folder = write_folder(self.folder / "a")
         argv = ["--model", folder, "--part", "fast", "--fast-model", folder, "--tokens", "4"]
         self.assertBad(bench.main, argv, "ours, four bits", "no tokenizer")
+
+    def test_the_page_by_itself_says_why_it_cannot_run(self):
+        folder = write_folder(self.folder / "a")
+        with mock.patch.object(bench_web.shutil, "which", return_value=None):
+            self.assertBad(bench.main, ["--model", folder, "--part", "web", "--tokens", "4"], "nstall")
+
+
+class Web(unittest.TestCase):
+    """What is made of the page's openings; the browser is played."""
+
+    def test_medians(self):
+        row = {"opened": 0.1, "load": 0.05, "first": 0.5, "warm": 0.2, "decode": 0.64}
+        driver = mock.Mock(capabilities={"browserVersion": "1.2"})
+        driver.execute_script.side_effect = [dict.fromkeys(row, 100), row, {**row, "first": 9.0}, row]
+        with mock.patch.object(bench_web, "write_model_files", lambda folder: (folder / "weights.js").write_bytes(b"12345")):
+            found = bench_web.measure(3, browser=lambda: contextlib.nullcontext(driver))
+        self.assertEqual((found["first_s"], found["decode_per_s"], found["bytes"]), (0.5, 200, 5))
+        text = bench_web.web_report(found, 3)
+        for said in ("Chromium 1.2", "500 ms", "at most 1 s: yes", "200 tokens/s", "at least 50: yes"):
+            self.assertIn(said, text)
+        self.assertIn("at most 1 s: no", bench_web.web_report({**found, "first_s": 1.2}, 3))
 
 
 class Fast(unittest.TestCase):

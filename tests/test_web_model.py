@@ -192,9 +192,7 @@ class InThePage(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         driver = the_browser()
-        cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
-        cls.sizes = write_model_files(cls.folder)
-        cls.page = web_model.Page(driver, cls.folder)
+        cls.page = web_model.Page(driver, Path(cls.enterClassContext(tempfile.TemporaryDirectory())))
 
     def check(self, name, **options):
         return getattr(web_model, name)(self.page, **options)

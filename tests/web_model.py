@@ -20,11 +20,10 @@ from examples.ch04.residual_trace import residual_statistics
 from examples.ch05 import sampling
 from examples.ch05.generate import generate, whole_text
 from examples.ch10.kv_cache import Cached, KVCache, forward_cached
-from scripts.web_edition.model_files import TOKENIZER, WEIGHTS, rounded
-from tests.support import ROOT, loaded
+from scripts.bench_web import SOURCES, model_page
+from scripts.web_edition.model_files import rounded
+from tests.support import loaded
 
-SOURCES = ROOT / "content" / "web" / "try"
-SCRIPTS = ("bpe.js", "gpt2.js", "sampling.js")
 READY = "window.model = lab.loadModel(book_model); window.tokenizer = lab.makeTokenizer(book_model.tokenizer);"
 PROMPTS = ("HAMLET:\n", "The king is dead.", "é🙂", "Good night, good night! parting is such sweet sorrow.")
 SETTINGS = (
@@ -40,13 +39,9 @@ class Page:
     """The scripts in an empty page: `js(code, *arguments)` returns what the code returns."""
 
     def __init__(self, driver, folder: Path):
-        """folder: where `write_model_files` has written; the page is put there too."""
-        tags = "".join(f'<script src="{name}"></script>' for name in (TOKENIZER, WEIGHTS, *SCRIPTS))
-        for name in SCRIPTS:
-            (folder / name).write_text(source(name), encoding="utf-8")
-        (folder / "page.html").write_text(f'<!doctype html><meta charset="utf-8"><title>model</title>{tags}', encoding="utf-8")
+        """folder: where the page and its scripts are written."""
         self.driver = driver
-        driver.get((folder / "page.html").as_uri())
+        driver.get(model_page(folder).as_uri())
         self.js(READY)
 
     def js(self, code, *arguments):

@@ -3,9 +3,10 @@
 import html
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
-from examples.lab.script import read_json
+from examples.lab.script import counted, read_json
 from scripts.experiments import claims, experiments
 from scripts.register import STATUS, headline
 from scripts.web_edition.pandoc import nodes, raw_block, read
@@ -35,6 +36,8 @@ class Evidence:
         for path in sorted(self.root.glob("research/ch[0-9][0-9]/published.json")):
             values = read_json(path)
             self.printed |= {f"published.{e['id']}": (path.parent.name, values["model"], e) for e in values["entries"]}
+        counts = Counter(_versions(record) for ref, record in records.items() if ref not in self.printed)
+        self.versions = counts.most_common(1)[0][0]  # said once, and of a record only where it has others
         self.experiments = {e.id: e for e in experiments()}
 
     def facts(self, ref):
@@ -47,11 +50,8 @@ class Evidence:
         record = self.records[ref]
         found = {name: record[name] for name in ("claim", "kind", "command", "model")}
         if machine := record.get("machine"):
-            found |= {
-                "machine": f"{machine['processor']}, {machine['cores']} cores",
-                "threads": record["threads"],
-                "date": record["date"],
-            }
+            found["machine"] = f"{machine['processor']}, {machine['cores']} cores"
+            found |= {"threads": record["threads"], "date": record["date"]}
         return found | {"limits": record["limits"]}
 
     def script(self, uses):
@@ -61,7 +61,7 @@ class Evidence:
 
     def page(self, pages):
         """The page of all records and claims, by chapter."""
-        places, blocks = passages(pages), read(HEAD)
+        places, blocks = passages(pages), read(HEAD + f"\nWhere a record names no versions, it was made with {self.versions}.\n")
         chapters = {f"ch{page.number.zfill(2)}": page for page in reversed(pages) if page.number}
         entries = {}
         for ref in sorted(self.records):
@@ -84,33 +84,27 @@ class Evidence:
 
     def _of_record(self, ref, places):
         record = self.records[ref]
-        made = record.get("versions") or {k: v for k, v in record["machine"].items() if k not in ("processor", "cores")}
         sha = f" (sha256 {record['model_sha256'][:12]})" if record["model_sha256"] else ""
-        facts, rows = self.facts(ref), [("Kind", f"{record['kind']} ({STATUS[record['kind']]})")]
+        facts, versions = self.facts(ref), _versions(record)
         try:
             value = headline(self.experiments[record["id"]], record)
         except (KeyError, LookupError, ValueError):  # of another model, say, which has no such row
             value = None
-        rows += [
+        on = [record["model"] + sha, f"seed {record['seed']}", record["dtype"], counted(record["threads"], "thread")]
+        on += [facts.get("machine"), record.get("date"), None if versions == self.versions else versions]
+        rows = [
+            ("Kind", f"{record['kind']} ({STATUS[record['kind']]})"),
             ("Value", value and value.replace("`", "")),
-            ("Made by", f"<code>{html.escape(record['command'])}</code>"),
-            ("Model", html.escape(record["model"] + sha)),
-            ("Run with", f"seed {record['seed']}, {record['dtype']}, threads: {record['threads']}"),
-            ("Machine", facts.get("machine") and html.escape(facts["machine"])),
-            ("Versions", ", ".join(f"{name} {version}" for name, version in made.items())),
-            ("Date", record.get("date")),
+            ("Made by", f"<code>{html.escape(record['command'])}</code> on {html.escape(', '.join(part for part in on if part))}"),
             ("Does not show", html.escape(record["limits"])),
-            ("Used in", ", ".join(places.get(ref, ()))),
+            ("Used in", "; ".join(places.get(ref, ()))),
         ]
         return _entry(ref, record["claim"], rows)
 
     def _of_printed(self, ref, places):
         facts = self.facts(ref)
-        rows = [
-            ("Kind", html.escape(facts["kind"])),
-            ("Model", html.escape(facts["model"])),
-            ("Used in", ", ".join(places.get(ref, ()))),
-        ]
+        rows = [("Kind", html.escape(facts["kind"])), ("Model", html.escape(facts["model"]))]
+        rows.append(("Used in", "; ".join(places.get(ref, ()))))
         return _entry(ref, facts["claim"], rows)
 
     def _of_claim(self, claim):
@@ -129,15 +123,20 @@ def passages(pages):
     """{reference of a record: [links to the sections that show it, one a page]}."""
     found = {}
     for page in pages:
-        seen = set()
+        seen, short = set(), page.label.partition(". ")[0] if page.number else page.title
         for anchor, heading, blocks in in_sections(page):
             marks = (node["c"][1] for node in nodes(blocks) if node["t"] in ("RawInline", "RawBlock"))
-            for ref in (html.unescape(ref) for mark in marks for ref in LINK.findall(mark)):
+            for ref in {html.unescape(ref): None for mark in marks for ref in LINK.findall(mark)}:
                 if ref not in seen:
                     seen.add(ref)
-                    target, name = page.file + (f"#{anchor}" if anchor else ""), html.escape(f"{page.label}: {heading}")
-                    found.setdefault(ref, []).append(f'<a href="{target}">{name}</a>')
+                    name = html.escape(f"{short}, {heading}" if anchor else short)
+                    found.setdefault(ref, []).append(f'<a href="{page.file}{"#" if anchor else ""}{anchor}">{name}</a>')
     return found
+
+
+def _versions(record):
+    made = record.get("versions") or {k: v for k, v in record["machine"].items() if k not in ("processor", "cores")}
+    return ", ".join(f"{name} {version}" for name, version in made.items())
 
 
 def _entry(id, claim, rows):

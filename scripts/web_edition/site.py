@@ -16,6 +16,10 @@ from scripts.web_edition.whole import whole_folder
 
 TRY = ("bpe", "gpt2", "sampling", "work", "views", "page", "generation")  # in this order, behind the toolkit and the tokenizer
 SEMANTICS = re.compile(r"<semantics>(.*?)<annotation [^>]*>.*?</annotation></semantics>", re.S)
+WHOLE = re.compile(r"(<pre.*?</pre>|<textarea.*?</textarea>|<script.*?</script>)", re.S)
+GAP = re.compile(r">\n+<(?=/?(?:table|thead|tbody|tr|td|th|ul|ol|li|dl|dt|dd)\b)")
+ENDS = re.compile(r"</(?:thead|tbody|tr|td|th|li|dt|dd)>")
+ROW = re.compile(r"(<math[^>]*>)<mrow>((?:(?!</?mrow>).)*)</mrow></math>", re.S)  # a formula is a row by itself
 FORMULA_AND_MARK = re.compile(r"((?:<span class=.formula. [^>]*>)?<math>(?:(?!</math>).)*</math>(?:</span>)?[,.;:!?)]+)")
 MATH = re.compile(r'<math display="(inline|block)" xmlns="http://www.w3.org/1998/Math/MathML">')
 
@@ -28,8 +32,9 @@ def build(root, into, progress=lambda: None):
         for page in edition.pages:
             edition.read(page)
             progress()
+        edition.links.check()
         edition.pages += [terms.page(edition.pages), edition.evidence.page(edition.pages)]
-        sizes = images.draw(root, set().union(*(page.images for page in edition.pages)), folder)
+        sizes = images.draw(root, edition.pages, folder)
         assets(root, folder, edition)
         for i, page in enumerate(edition.pages):
             edition.finish(page, sizes)
@@ -50,13 +55,15 @@ class Edition:
     def read(self, page):
         """Read a page's manuscript into blocks whose links lead to the edition's own pages."""
         text, page.uses = markdown(page, self.records, self.linked)
-        text, page.figures = self.figures.filled(text)
+        text, page.figures = self.figures.filled(page, text)
 
         def change(node):
             if node["t"] == "Link":
                 return self.links.node(page, node)
             if node["t"] == "Image":
                 page.images.add((page.path.parent / node["c"][2][0]).resolve())
+            if node["t"] == "CodeBlock" and "mermaid" in node["c"][0][1]:
+                raise page.problem("```mermaid", "a mermaid block needs a program of its own to be drawn; draw it as a picture")
             return node
 
         page.blocks = changed(read(text), change)
@@ -147,8 +154,12 @@ def contents(sections):
 
 
 def small(text):
-    """A page without what only a formula's author reads, and what HTML takes for granted."""
+    """A page without what only a formula's author reads, what HTML takes for granted (ends of cells and items among it), and line
+    ends between blocks."""
+    parts = WHOLE.split(text)
+    text = "".join(part if i % 2 else ENDS.sub("", GAP.sub("><", part)) for i, part in enumerate(parts))
     text = SEMANTICS.sub(r"\1", text)
+    text = ROW.sub(r"\1\2</math>", text)
     text = MATH.sub(lambda match: "<math>" if match[1] == "inline" else '<math display="block">', text)
     return FORMULA_AND_MARK.sub(r'<span class="keep">\1</span>', text)  # no line begins with the comma behind a formula
 
@@ -158,7 +169,7 @@ def assets(root, folder, edition):
     web, goal = root / "content" / "web", folder / "assets"
     (goal / "figures").mkdir(parents=True)
     (goal / "try").mkdir()
-    for path in [*sorted(web.glob("*.js")), *sorted(web.glob("*.css"))]:
+    for path in [*sorted(web.glob("*.js")), *sorted(p for p in web.glob("*.css") if p.name != "epub.css")]:
         shutil.copyfile(path, goal / path.name)
     for part in ("figures", "try"):
         for path in [*sorted((web / part).glob("*.js")), *sorted((web / part).glob("*.css"))]:

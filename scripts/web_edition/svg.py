@@ -18,6 +18,7 @@ LOOKS = {
 DOTS = re.compile(r'(?P<head><pattern [^>]*>\s*<rect [^>]*/>\s*)<path d="(?P<d>[^"]*)"\s*style="[^"]*"\s*/>')
 TICK = re.compile(r"m0 0[hv]-?[\d.]+")
 PATH, USE, RECT, HREF = f"{{{SVG}}}path", f"{{{SVG}}}use", f"{{{SVG}}}rect", f"{{{XLINK}}}href"
+TOKEN = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:e-?\d+)?|[a-zA-Z]")
 STROKE = re.compile(r"m-?[\d.]+ -?[\d.]+[hv]-?[\d.]+")
 PLACES = ("x", "y", "width", "height")
 SCOUR = {
@@ -41,7 +42,10 @@ def small(svg):
     _joined(root)
     _classes(root)
     ET.register_namespace("", SVG)
-    ET.register_namespace("xlink", XLINK)
+    for path in root.iter(PATH):
+        path.set("d", _rounded(path.get("d", "")))
+    for use in root.iter(USE):
+        use.set("href", use.attrib.pop(HREF))  # which every browser takes without a namespace
     text = ET.tostring(root, encoding="unicode").replace(" />", "/>")
     return text, (round(width * 4 / 3), round(height * 4 / 3))  # points to pixels
 
@@ -95,6 +99,20 @@ def _joined(root):
         for child in list(parent):
             if child.tag == f"{{{SVG}}}defs" and not len(child):
                 parent.remove(child)
+
+
+def _rounded(d):
+    """The data of a path with two digits behind the point, and no sign between numbers that is not needed."""
+    parts, last = [], ""
+    for token in TOKEN.findall(d):
+        if not token.isalpha():
+            token = f"{float(token):.2f}".rstrip("0").rstrip(".").replace("-0.", "-.").removeprefix("0") or "0"
+            token = "0" if token == "-0" else token
+            if last and not last.isalpha() and not token.startswith("-") and not (token.startswith(".") and "." in last):
+                parts.append(" ")
+        parts.append(token)
+        last = token
+    return "".join(parts)
 
 
 def _tidy(root):

@@ -9,8 +9,8 @@ from scripts.web_edition.source import Page
 ANCHOR = "key-terms"
 HEAD = """# Terms
 
-What the chapters' sections "Key terms" define, in the order of the alphabet. Each term leads to the chapter that defines it, and to the
-section in which the text first uses it, where that section sets it apart.
+What the chapters' sections "Key terms" define, in the order of the alphabet. Each term leads to the chapter that defines it, and to
+the section in which the text first uses it, where that section sets it apart.
 """
 
 

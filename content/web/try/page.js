@@ -68,7 +68,7 @@ const tryPage = {
   /** A part without a text to show: nothing. True where that is so. */
   empty(name) {
     if (tryPage.ids.length) return false;
-    tryPage.put(name, "");
+    tryPage.part(name).querySelectorAll(".result, .limit, .heads").forEach((box) => box.replaceChildren());
     tryPage.say(name, "There is no text to compute.");
     return true;
   },
@@ -128,8 +128,6 @@ const tryPage = {
   masked: (button) => tryPage.$(button).getAttribute("aria-pressed") !== "true",
 
   *attention() {
-    const heads = tryPage.part("attention").querySelector(".heads");
-    heads.innerHTML = "";
     if (tryPage.empty("attention")) return;
     const mask = tryPage.masked("#try-mask");
     const layer = tryPage.$("#try-layer").selectedIndex;
@@ -137,7 +135,7 @@ const tryPage = {
     const labels = tryPage.labels.slice(0, tryPage.attentionTokens);
     const T = labels.length;
     const cut = mask ? ", which the later ones do not change" : ", and the pass without a mask ran on these alone";
-    heads.innerHTML = views.heads(all, tryPage.config.n_head, T, tryPage.head);
+    tryPage.part("attention").querySelector(".heads").innerHTML = views.heads(all, tryPage.config.n_head, T, tryPage.head);
     tryPage.limit("attention", tryPage.shortened(T, cut));
     tryPage.showHead();
   },
