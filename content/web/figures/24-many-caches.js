@@ -40,7 +40,7 @@ book.figure({
       "Cells of one size: above, as many as the weights take; below, one for each text’s cache",
       book.text(left, 22, "weights, held once: {weights} GiB", "start", "strong"),
       cells(n.weights / n.cache, 32, "c1"),
-      book.text(left, 124, `{sequences} caches: {caches} GiB, ${above ? "more" : "less"}`, "start", "strong"),
+      book.text(left, 124, `{sequences} ${n.sequences === 1 ? "cache" : "caches"}: {caches} GiB, ${above ? "more" : "less"}`, "start", "strong"),
       room,
       cells(n.sequences, 134, above ? "c2" : "c3"),
       book.text(left, 228, "one cell: {cache} GiB, the cache of one text"),
@@ -54,6 +54,6 @@ book.figure({
     const texts = n.sequences === 1 ? one : sizes;
     return n.caches > n.weights
       ? `${texts}. They outweigh the weights, as they do from {fewest} texts on.`
-      : `${texts}. They still take less; {fewest} texts would take more.`;
+      : `${texts}. ${n.sequences === 1 ? "It still takes" : "They still take"} less; {fewest} texts would take more.`;
   },
 });

@@ -96,7 +96,7 @@ book.figure({
     const links = this.steps[n.at - 1].see.map(
       ([id, , , what], i) => `<li><a href="#figure-${id}">Figure {figure${i}}, ${what}</a> (section {section${i}})</li>`,
     );
-    return `<table class="code"><tbody>${lines.join("")}</tbody></table><p>Explained in</p><ul>${links.join("")}</ul>`;
+    return `<table class="code"><tbody>${lines.join("")}</tbody></table><div>Explained in</div><ul>${links.join("")}</ul>`;
   },
 
   words(n) {

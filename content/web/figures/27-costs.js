@@ -55,9 +55,9 @@ book.figure({
     const rows = [
       row("positions", "fed"),
       row("GFLOP", "gflop"),
-      row("weights, GiB", "weights"),
+      row("weights read, GiB", "weights"),
       row("cache read, MiB", "read"),
-      row("written, MiB", "written"),
+      row("cache written, MiB", "written"),
       row("FLOPs a byte", "intensity"),
     ];
     const heads = ["prefill", "decode", "no cache"].map((head) => `<th scope="col">${head}</th>`).join("");

@@ -78,7 +78,7 @@ book.figure({
       book.text(72, 160, "append new pairs, read all"),
       book.text(200, 252, chosen, "middle", "strong"),
     );
-    return `<p class="strong">Turn {turn}</p><ol class="cells">${cells.join("")}</ol>${svg}`;
+    return `<ol class="cells">${cells.join("")}</ol>${svg}`;
   },
 
   words(n) {
