@@ -46,8 +46,8 @@ book.figure({
 
   words(n) {
     if (!n.emitted) return "The text is the prompt of {prompt}. Nothing has been fed yet, so the cache is empty: it holds {pairs} pairs.";
-    const text = `The prompt of {prompt} and {emitted} emitted make {tokens} tokens, and the cache holds {pairs} pairs, one fewer`;
-    const pass = n.emitted === 1 ? "The pass that chose it wrote {fed}, those of the prompt" : "The pass that chose it wrote {fed}, and changed none of the older";
-    return `${text}: the newest token has been chosen and not yet fed. ${pass}.`;
+    const text = "With {emitted} emitted behind the prompt’s {prompt} the text has {tokens} tokens. The cache holds {pairs} pairs, one fewer";
+    const pass = n.emitted === 1 ? "wrote {fed}, those of the prompt" : "wrote {fed}, and changed no older pair";
+    return `${text}: the newest token has been chosen and not yet fed. The pass that chose it ${pass}.`;
   },
 });

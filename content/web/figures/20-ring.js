@@ -40,7 +40,7 @@ book.figure({
   }),
 
   draw(n) {
-    const [cx, cy, r] = [132, 132, 92];
+    const [cx, cy, r] = [128, 132, 92];
     const slots = Array.from({ length: 8 }, (_, i) => {
       const angle = (2 * Math.PI * i) / 8 - Math.PI / 2;
       const [x, y] = [cx + r * Math.cos(angle), cy + r * Math.sin(angle)];
@@ -66,11 +66,12 @@ book.figure({
     return book.svg(
       266,
       "Eight slots in a ring, each with the position whose key and value it holds",
+      book.circle(cx, cy, r, "axis"),
       slots,
       book.text(cx, cy + 5, "slots", "middle", "small"),
-      lines.map(([line, kind], i) => book.text(252, 62 + 26 * i, line, "start", kind)),
-      book.rect(248, 186, 146, 30, n.lost ? "c2 box soft" : "c3 box soft", { rx: 4 }),
-      book.text(321, 206, `${n.lost ? "✗" : "✓"} ${right}`, "middle", "strong"),
+      lines.map(([line, kind], i) => book.text(260, 62 + 26 * i, line, "start", kind)),
+      book.rect(258, 186, 138, 30, n.lost ? "c2 box soft" : "c3 box soft", { rx: 4 }),
+      book.text(327, 206, `${n.lost ? "✗" : "✓"} ${right}`, "middle", "strong"),
     );
   },
 

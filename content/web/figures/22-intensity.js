@@ -9,9 +9,9 @@ book.figure({
       "machine",
       "Machine",
       [
-        [0, "this book’s processor, float32"],
-        [1, "this book’s processor, bfloat16"],
-        [2, "an H100 by its data sheet, 16 bits"],
+        [0, "ours, float32"],
+        [1, "ours, bfloat16"],
+        [2, "H100, by its data sheet"],
       ],
       2,
     ),

@@ -3,7 +3,7 @@ book.figure({
   id: "loop",
   number: 26,
   title: "The loop, line by line",
-  controls: [book.steps("at", "Line", 1, 9, 1)],
+  controls: [book.steps("at", "Part", 1, 9, 5)],
 
   /* What each line begins with, what it does, and the figures that explain it: [id, number, section, what it shows]. */
   steps: [
