@@ -8,7 +8,7 @@ import torch
 from examples.ch02.layout import tensor_shapes, weight_shapes
 from examples.ch02.model import PUBLISHED, load, load_config
 from examples.ch03.same_id import SENTENCE
-from examples.ch03.tokens import encode
+from examples.ch03.tokens import decode, encode
 from examples.ch04.cost_model import parameter_count
 from examples.ch04.gpt2_from_scratch import PROMPT, Trace, attention, causal_mask, forward, mlp, no_trace
 from examples.ch14.norm_depth import depth_config, norms_on_the_path
@@ -45,7 +45,7 @@ def lookup(position):
         **numbered("position", range(len(WORDS))),
         **numbered("id", ids),
         **numbered("row", range(len(table))),
-        **{f"row{i}.{j}": fixed(x, 1) for i, row in enumerate(rows.tolist()) for j, x in enumerate(row)},
+        **{f"row{i}.{j}": signed(fixed(x, 1)) for i, row in enumerate(rows.tolist()) for j, x in enumerate(row)},
         **numbered("tokens", map(len, real)),
         **{f"token{k}.{i}": str(id) for k, found in enumerate(real) for i, id in enumerate(found)},
     }
@@ -72,6 +72,7 @@ def stages(stage, positions):
         "layers": integer(sum(point == "residual" for point, _ in found)),
         "vocabulary": integer(logits.shape[1]),
         "chance": fixed(100 * torch.softmax(logits[-1].double(), dim=-1).max().item(), 1),
+        "next": decode(logits[-1].argmax(), model()).replace(" ", "␣"),
     }
 
 
@@ -92,7 +93,7 @@ def layers(layers):
 
 
 def signed(x):
-    """An integer with the sign that the page writes."""
+    """A number with the minus sign that the page writes."""
     return str(x).replace("-", "−")  # noqa: RUF001 - the minus sign is meant
 
 

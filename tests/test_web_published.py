@@ -9,8 +9,55 @@ from examples.ch03.tokens import encode
 from examples.ch05.generate import generate
 from examples.ch10.token_costs import measure as token_costs
 from scripts.web_edition.loop import loop_lines, write_on
+from tests import figures_01_08 as passes
 from tests import figures_09_17 as loops
 from tests import figures_18_28 as costs
+
+
+class Figures01To08(unittest.TestCase):
+    """The pass and the block."""
+
+    def test_one_row_for_one_word_of_the_toy_and_two_ids_of_real_tokenizers(self):
+        first, last = (passes.lookup(position=position) for position in (0, 4))
+        self.assertEqual((first["id"], first["twin"], last["twin"]), (last["id"], "4", "0"))
+        self.assertEqual([first[key] for key in ("token0.0", "token0.6", "token1.0", "token1.4")], ["687", "267", "1195", "260"])
+
+    def test_depth(self):
+        found = {layers: passes.layers(layers=layers) for layers in (12, 48)}
+        self.assertEqual((found[12]["total"], found[48]["total"]), ("124,439,808", "379,603,200"))
+        self.assertEqual((found[12]["block"], found[48]["ratio"]), ("7,087,872", "3.05"))  # the source: 7 million, a triple
+
+    def test_a_replaced_stream_keeps_its_width_and_loses_its_rows(self):
+        added, replaced = (passes.add_or_replace(move=move, blocks=3) for move in ("add", "replace"))
+        self.assertEqual((added["slots"], replaced["slots"]), ("4", "4"))
+        self.assertEqual((added["gone"], replaced["gone"]), ("0", "3"))
+
+    def test_a_block_of_two_branches(self):
+        parts = passes.block_parts()
+        self.assertEqual([i for i, n in enumerate(parts) if n == 0], [2, 5])  # the two additions
+        self.assertEqual(sum(parts), 7_087_872)
+
+    def test_attention_reads_itself_and_all_before_it(self):
+        """The source has it that attention reads every other position; that is so without a mask."""
+        for position in range(5):
+            masked, free = (passes.reads(position=position, mask=mask) for mask in (True, False))
+            self.assertEqual((masked["attention"], free["attention"]), (str(position + 1), "5"))
+            self.assertEqual((masked["forward"], free["forward"]), ("1", "1"))
+
+    def test_a_third_and_two_thirds_at_any_width(self):
+        for width in range(64, 1601, 64):
+            found = passes.width(width=width)
+            self.assertEqual((found["attentionShare"], found["forwardShare"]), ("33.3", "66.7"))
+            self.assertEqual(found["rest"], f"{13 * width:,}")  # nine biases and four of the norms, d each
+        found = passes.width(width=768)
+        self.assertEqual((found["attentionWhole"], found["forwardWhole"], found["normsWhole"]), ("33.33", "66.63", "0.04"))
+
+    def test_norms_on_the_path(self):
+        """The source counts one norm a block with post-norm, and none with pre-norm: it is two, and the final one."""
+        for layers in (1, 12, 48):
+            pre, post = (passes.norms(place=place, layers=layers) for place in ("pre", "post"))
+            self.assertEqual((pre["blocks"], pre["path"], pre["branches"]), ("0", "1", str(2 * layers)))
+            self.assertEqual((post["blocks"], post["path"], post["branches"]), (str(2 * layers), str(2 * layers), "0"))
 
 
 class Figures09To17(unittest.TestCase):

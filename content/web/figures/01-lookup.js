@@ -18,7 +18,7 @@ book.figure({
     if (n.twin >= 0) found.twin = n.twin;
     book.data.lookup.table.forEach(({ row }, id) => {
       found[`row${id}`] = id;
-      row.forEach((x, j) => (found[`row${id}.${j}`] = x.toFixed(1)));
+      row.forEach((x, j) => (found[`row${id}.${j}`] = x.toFixed(1).replace("-", "−")));
     });
     n.tokenizers.forEach(({ tokens }, k) => {
       found[`tokens${k}`] = tokens.length;
@@ -29,16 +29,15 @@ book.figure({
 
   draw(n) {
     const { words, table } = book.data.lookup;
-    const [pitch, wide, left] = [74, 66, 56];
-    const x = (i) => left + wide / 2 + (pitch - 4) * i;
-    const top = 152;
+    const x = (i) => 94 + 68 * i;
+    const top = 154;
     const y = (id) => top + 30 * id;
     const cells = words.map((word, i) => {
       const now = i === n.position;
       const kind = now ? "lit" : i === n.twin ? "c2 box dashed" : "box";
       return [
         book.text(x(i), 14, `{position${i}}`, "middle"),
-        book.rect(x(i) - 31, 22, 62, 30, kind, { rx: 4 }),
+        book.rect(x(i) - 30, 22, 60, 30, kind, { rx: 4 }),
         book.text(x(i), 42, word, "middle", now ? "strong" : ""),
         book.text(x(i), 74, `{id${i}}`, "middle", now ? "strong" : ""),
       ];
@@ -47,10 +46,10 @@ book.figure({
       const now = id === n.id;
       const bold = now ? "strong" : "";
       return [
-        book.rect(56, y(id), 332, 26, now ? "lit" : "box", { rx: 3 }),
-        book.text(72, y(id) + 18, `{row${id}}`, "middle", bold),
-        book.text(92, y(id) + 18, word, "start", bold),
-        row.map((_, j) => book.text(196 + 60 * j, y(id) + 18, `{row${id}.${j}}`, "end", bold)),
+        book.rect(64, y(id), 330, 26, now ? "lit" : "box", { rx: 3 }),
+        book.text(80, y(id) + 18, `{row${id}}`, "middle", bold),
+        book.text(100, y(id) + 18, word, "start", bold),
+        row.map((_, j) => book.text(202 + 60 * j, y(id) + 18, `{row${id}.${j}}`, "end", bold)),
       ];
     });
     const at = y(n.id) + 13;
@@ -59,7 +58,7 @@ book.figure({
         const kind = token.word === n.position ? "lit strong" : "";
         return `<li class="cell ${kind}">${book.escape(book.visible(token.piece))}<br/><span class="small">{token${k}.${i}}</span></li>`;
       });
-      return `<p class="small">${name}: {tokens${k}} tokens</p><ol class="cells">${list.join("")}</ol>`;
+      return `<p class="cells"><span>The same words in ${name}: {tokens${k}} tokens</span></p><ol class="cells">${list.join("")}</ol>`;
     });
     return (
       book.svg(
@@ -69,11 +68,11 @@ book.figure({
         book.text(2, 42, "word"),
         book.text(2, 74, "id"),
         cells,
-        book.path(`M${x(n.position)} 82V96H28V${at}`, "c2 line"),
-        book.arrow(28, at, 52, at, "c2 line"),
-        book.text(72, top - 12, "id", "middle"),
-        book.text(92, top - 12, "word"),
-        book.text(386, top - 12, "row: four numbers", "end"),
+        book.path(`M${x(n.position)} 82V100H30V${at}`, "c2 line"),
+        book.arrow(30, at, 60, at, "c2 line"),
+        book.text(80, top - 12, "id", "middle"),
+        book.text(100, top - 12, "word"),
+        book.text(382, top - 12, "the toy table’s row", "end"),
         rows,
       ) + real.join("")
     );
@@ -87,6 +86,6 @@ book.figure({
       const list = mine.map(([token, i]) => `“${book.escape(book.visible(token.piece))}” with id {token${k}.${i}}`);
       return `in ${name} it is ${list.join(" and ")}`;
     });
-    return `Position {position} has the word ${word}. Its id in the toy table is {id}, which selects row {id}${same}. Of the real tokenizers, ${real.join(", and ")}.`;
+    return `Position {position} has the word ${word}. Its id in the toy table is {id}, which selects row {id}${same}. With real tokenizers, ${real.join(", and ")}.`;
   },
 });

@@ -1,19 +1,54 @@
 "use strict";
 {
-  // name, what it gives back and its shape, height, and what it does: markup with {key}
+  // name; what it gives back, in letters and in numbers; height; what it does in the embedded GPT-2, and in any Llama
   const STAGES = [
-    ["Tokenize", "ids", "[T]", 34, "the text is cut into {tokens} tokens, each with an id"],
-    ["Embed", "stream", "[T, d]", 34, "each id selects a row of {width} numbers; with {tokens} tokens the stream is {tokens} rows of {width}"],
-    ["N blocks", "stream", "[T, d]", 100, "{layers} blocks run one after another, each with weights of its own; the stream keeps its shape"],
-    ["Final norm", "stream", "[T, d]", 34, "each position’s row is normalised by itself, and the shape stays"],
-    ["Unembed", "logits", "[T, V]", 34, "each row is compared with all rows of the token table, which gives {tokens} rows of {vocabulary} scores"],
-    ["Read off", "one token", "", 34, "from the last position’s scores the best next token is"],
+    ["Tokenize", "ids [T]", "{tokens}", 34, "the text is cut into {tokens} tokens, each with an id", "the text is cut into tokens, each with an id"],
+    [
+      "Embed",
+      "stream [T, d]",
+      "{tokens} × {width}",
+      34,
+      "each id selects a row of {width} numbers, and the row of its position is added. This is the one place where positions enter",
+      "each id selects a row of the token table. Nothing is added for its position",
+    ],
+    [
+      "N blocks",
+      "stream [T, d]",
+      "{tokens} × {width}",
+      100,
+      "{layers} blocks run one after another, all of one form, each with weights of its own. The stream keeps its shape",
+      "blocks of one form run one after another. In each of them attention turns queries and keys by angles that depend on the position",
+    ],
+    [
+      "Final norm",
+      "stream [T, d]",
+      "{tokens} × {width}",
+      34,
+      "each of the {tokens} rows is normalised by itself, and keeps its {width} numbers",
+      "each position’s row is normalised by itself, and keeps its width",
+    ],
+    [
+      "Unembed",
+      "logits [T, V]",
+      "{tokens} × {vocabulary}",
+      34,
+      "each of the {tokens} rows is multiplied with all {vocabulary} rows of the token table, a score for each token as the next one",
+      "each row is multiplied with all rows of an output table, a score for each token of the vocabulary as the next one",
+    ],
+    [
+      "Read off",
+      "one token",
+      "",
+      34,
+      "of the last position’s {vocabulary} scores the largest is read off. It belongs to “{next}”, which has a probability of {chance} per cent",
+      "of the last position’s scores one is read off, the largest say, and its token is the next",
+    ],
   ];
 
   book.figure({
     id: "stages",
     number: 2,
-    title: "The six stages of a pass",
+    title: "The six stages of a pass, and where positions enter",
     controls: [
       book.steps("stage", "Stage", 1, STAGES.length, 1),
       book.choice("positions", "Positions enter", [["table", "as in GPT-2"], ["rope", "as in Llama (RoPE)"]], "table"),
@@ -28,13 +63,15 @@
       layers: book.int(n.layers),
       vocabulary: book.int(n.vocabulary),
       chance: book.fixed(n.percent, 1),
+      next: book.visible(n.next),
     }),
 
     draw(n) {
       let y = 34;
-      const [left, right] = [132, 274];
-      const parts = [book.text(203, 14, "text", "middle"), book.arrow(203, 19, 203, 33)];
-      const at = STAGES.map(([name, gives, shape, height], i) => {
+      const [left, right] = [118, 262];
+      const [middle, table] = [(left + right) / 2, n.positions === "table"];
+      const parts = [book.text(middle, 14, `text${table ? `: “${n.text}”` : ""}`, "middle"), book.arrow(middle, 19, middle, 33)];
+      const at = STAGES.map(([name, gives, size, height], i) => {
         const [from, now] = [y, i + 1 === n.stage];
         const kind = now ? "lit" : i + 1 < n.stage ? "done" : "box";
         if (i === 2) {
@@ -42,22 +79,21 @@
         }
         parts.push(
           book.rect(left, from, right - left, height, kind, { rx: 5 }),
-          book.text((left + right) / 2, from + (i === 2 ? 22 : height / 2 + 5), name, "middle", now ? "strong" : ""),
-          book.arrow(203, from + height, 203, from + height + 25 + (i === 1 ? 12 : 0)),
-          book.text(212, from + height + 17, `${gives} ${shape}`, "start", "small"),
+          book.text(middle, from + (i === 2 ? 22 : height / 2 + 5), name, "middle", now ? "strong" : ""),
+          book.arrow(middle, from + height, middle, from + height + 24 + (i === 1 ? 12 : 0)),
+          book.text(middle + 10, from + height + 16, table && size ? `${gives} = ${size}` : gives),
         );
         if (i === 2) {
           parts.push(
             book.rect(left + 12, from + 32, right - left - 24, 26, "c1 box soft", { rx: 3 }),
-            book.text(203, from + 50, "attention", "middle"),
+            book.text(middle, from + 50, "attention", "middle"),
             book.rect(left + 12, from + 64, right - left - 24, 26, "c3 box soft", { rx: 3 }),
-            book.text(203, from + 82, "feed-forward", "middle"),
+            book.text(middle, from + 82, "feed-forward", "middle"),
           );
         }
         y = from + height + 26 + (i === 1 ? 12 : 0);
         return from;
       });
-      const table = n.positions === "table";
       const target = table ? at[1] + 17 : at[2] + 45;
       parts.push(
         book.rect(4, target - 23, 88, 46, "c2 box soft", { rx: 5 }),
@@ -66,19 +102,12 @@
         book.arrow(92, target, table ? left - 2 : left + 10, target, "c2 line"),
         book.text(112, target - 8, table ? "+" : "⟳", "middle", "strong"),
       );
-      return book.svg(y - 6, "Six boxes from text to one token, the third of them a stack of blocks; an arrow brings the positions in", parts);
+      return book.svg(y + 2, "Six boxes from text to one token, the third of them a stack of blocks; an arrow brings the positions in", parts);
     },
 
     words(n) {
-      const [name, , , , what] = STAGES[n.stage - 1];
-      const found = n.stage === 6 ? ` “${book.escape(book.visible(n.next))}”, with a probability of {chance} per cent` : "";
-      const enter = {
-        table: " The position rows are added here, before the first block, and nowhere else.",
-        rope: " A Llama adds nothing for positions here; the rows go on as they are.",
-      }[n.positions];
-      const turned = " In a Llama each block’s attention turns queries and keys by angles that depend on the position.";
-      const more = n.stage === 2 ? enter : n.stage === 3 && n.positions === "rope" ? turned : "";
-      return `Stage {stage}, ${name.toLowerCase().replace("n blocks", "the blocks")}: ${what}${found}.${more}`;
+      const [name, , , , here, llama] = STAGES[n.stage - 1];
+      return `Stage {stage}, ${n.stage === 3 ? "the blocks" : name.toLowerCase()}: ${n.positions === "table" ? here : llama}.`;
     },
   });
 }

@@ -44,9 +44,9 @@ book.figure({
       book.rect(at - 5, y(n.outside), 10, bottom - y(n.outside), "c5 box soft"),
       book.rect(at - 5, y(n.total), 10, y(n.outside) - y(n.total), "c1 box soft"),
       book.circle(at, y(n.total), 6, "c2"),
-      book.text(Math.min(318, Math.max(100, at - 30)), y(n.total) - 14, "{total}", "middle", "strong"),
-      n.layers > 20 ? book.text(left + 8, y(n.outside) - 8, "outside the layers") : book.text(right, y(n.outside) - 8, "outside the layers", "end"),
-      book.text((left + right) / 2, 274, "layers: {layers}", "middle"),
+      book.text(left + 14, top + 12, `{layers} ${n.layers === 1 ? "layer" : "layers"}: {total}`, "start", "strong"),
+      book.text(n.layers > 30 ? left + 8 : right, bottom - 5, "outside the layers", n.layers > 30 ? "start" : "end"),
+      book.text((left + right) / 2, 274, "layers", "middle"),
     );
   },
 

@@ -29,7 +29,7 @@
     },
 
     draw(n) {
-      const [left, pitch, tall] = [106, 50, 40];
+      const [left, pitch, tall] = [86, 47, 40];
       const y = (i) => 28 + tall * i;
       const bottom = y(4) + 16;
       const colours = ["c5", "c1", "c3", "c4"];
@@ -37,7 +37,7 @@
         book.text(2, y(i) + 20, i ? `block {block${i}}` : "embedding"),
         row.map((_, j) => [
           book.rect(left + pitch * j, y(i), pitch - 8, 30, n.kept[i] ? `${colours[i]} box soft` : "box dashed", { rx: 4 }),
-          n.kept[i] ? book.text(left + pitch * j + 21, y(i) + 20, `{wrote${i}.${j}}`, "middle") : "",
+          n.kept[i] ? book.text(left + pitch * j + 19.5, y(i) + 20, `{wrote${i}.${j}}`, "middle") : "",
         ]),
         book.text(left + 4 * pitch + 8, y(i) + 20, n.kept[i] ? "✓ in the stream" : "✕ gone", "start", n.kept[i] ? "" : "strong"),
       ]);
@@ -51,7 +51,7 @@
         book.text(2, bottom + 26, "stream", "start", "strong"),
         n.stream.map((_, j) => [
           book.rect(left + pitch * j, bottom + 4, pitch - 8, 34, "lit", { rx: 4 }),
-          book.text(left + pitch * j + 21, bottom + 26, `{stream${j}}`, "middle", "strong"),
+          book.text(left + pitch * j + 19.5, bottom + 26, `{stream${j}}`, "middle", "strong"),
         ]),
         book.text(left + 4 * pitch + 8, bottom + 26, `= ${sum}`),
       );

@@ -48,17 +48,18 @@ book.figure({
     };
     const alone = n.seen.map((_, j) => j === n.position);
     return book.svg(
-      314,
+      338,
       "Two panels of five tokens: above, lines lead from the tokens that attention reads to the chosen one; below, one line leads straight up",
       panel(16, "Attention", n.seen, "c1", "reads {attention} of {count}"),
-      panel(172, "Feed-forward network", alone, "c3", "reads {forward} of {count}"),
-      words.map((_, j) => book.text(x(j), 312, `{position${j}}`, "middle")),
+      panel(178, "Feed-forward network", alone, "c3", "reads {forward} of {count}"),
+      words.map((_, j) => book.text(x(j), 326, `{position${j}}`, "middle")),
     );
   },
 
   words(n) {
     const itself = n.position ? "itself and those before it" : "itself alone, since none is before it";
-    const reads = n.mask ? `attention reads {attention} of the {count}: ${itself}` : "attention without the mask reads all {attention} of the {count}, the later ones too";
+    const behind = n.position === n.count - 1 ? "nothing stands behind it that a mask could hide" : "those behind it too";
+    const reads = n.mask ? `attention reads {attention} of the {count}: ${itself}` : `attention without the mask reads {attention} of the {count}: ${behind}`;
     return `At position {position}, ${reads}. The feed-forward network reads {forward}, the token’s own position, with the mask or without it.`;
   },
 });

@@ -29,32 +29,30 @@ book.figure({
 
   draw(n) {
     const side = (46 * n.d) / 1600;
-    const row = (names, y, colour, wide) =>
-      names.map((name, i) => [
-        book.rect(6 + i * side * (wide ? 4 : 1), y + 46 - side, side * (wide ? 4 : 1), side, `${colour} box soft`),
-        wide ? [1, 2, 3].map((k) => book.line(6 + k * side, y + 46 - side, 6 + k * side, y + 46, `${colour} line dashed`)) : "",
-      ]);
-    const label = (y, name, formula, count) => [
-      book.text(204, y + 18, name, "start", "strong"),
-      book.text(394, y + 18, formula, "end"),
-      book.text(394, y + 39, count, "end"),
+    const matrices = (y, colour, borders) => [
+      book.rect(6, y, 4 * side, side, `${colour} box soft`),
+      [1, 2, 3].map((k) => book.line(6 + k * side, y, 6 + k * side, y + side, `${colour} line ${borders}`)),
     ];
-    const [first, second, third] = [4, 72, 124];
-    const third3 = 6 + 388 / 3;
+    const label = (y, name, formula, count) => [
+      book.text(204, y + 14, name, "start", "strong"),
+      book.text(204, y + 36, formula),
+      book.text(394, y + 36, count, "end"),
+    ];
+    const border = 6 + 388 / 3;
     return book.svg(
       250,
       "Twelve squares, each as wide as the model: four for attention’s matrices, eight for the two of the feed-forward network; below them a bar of the shares",
-      row(["q", "k", "v", "o"], first, "c1", false),
-      label(first, "attention", "4 d²", "{attention}"),
-      row(["up"], second, "c3", true),
-      row(["down"], third, "c3", true),
-      label(second + 26, "feed-forward", "8 d²", "{forward}"),
+      matrices(4, "c1", ""),
+      label(4, "attention: q, k, v, output", "4 d²", "{attention}"),
+      matrices(74, "c3", "dashed"),
+      matrices(78 + side, "c3", "dashed"),
+      label(94, "feed-forward: up, down", "8 d²", "{forward}"),
       book.rect(6, 188, 388 / 3, 28, "c1 box soft"),
-      book.rect(third3, 188, (2 * 388) / 3, 28, "c3 box soft"),
+      book.rect(border, 188, (2 * 388) / 3, 28, "c3 box soft"),
       book.text(6 + 388 / 6, 207, "{attentionShare}%", "middle", "strong"),
-      book.text(third3 + 388 / 3, 207, "{forwardShare}%", "middle", "strong"),
+      book.text(border + 388 / 3, 207, "{forwardShare}%", "middle", "strong"),
       book.text(6 + 388 / 6, 238, "attention", "middle"),
-      book.text(third3 + 388 / 3, 238, "feed-forward", "middle"),
+      book.text(border + 388 / 3, 238, "feed-forward", "middle"),
     );
   },
 
