@@ -75,6 +75,27 @@ class SetUp(FolderCase):
         self.requirements.write_text("tinylab==2.0\n")
         self.assertEqual((self.make(), self.holds()), ((0, ""), "2.0"))
 
+    def test_a_second_file_of_requirements_has_a_mark_of_its_own(self):
+        more = self.lab / "content" / "web" / "requirements.txt"
+        more.parent.mkdir(parents=True)
+        more.write_text("tinylab==2.0\n")
+        argv = [
+            sys.executable,
+            "scripts/set_up.py",
+            ".venv",
+            "content/web/requirements.txt",
+            "--no-index",
+            "--find-links",
+            self.wheels,
+        ]
+        for wheels_are_there in (True, False):  # the second time nothing is to be installed
+            done = subprocess.run(argv, cwd=self.lab, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stderr, self.holds()), (0, "", "2.0"))
+            self.assertTrue((self.venv / ".ready-content-web-requirements").is_file())
+            if wheels_are_there:
+                shutil.rmtree(self.wheels)
+        self.assertEqual(self.make(), (0, ""))  # and the first file's mark is as it was
+
     def test_a_failed_install_leaves_the_old_environment(self):
         self.requirements.write_text("tinylab==3.0\n")
         for _ in range(2):  # it does not take the failed one for done

@@ -211,7 +211,9 @@ class Faults(FolderCase):
         from scripts.web_edition.site import Edition
 
         page = self.folder / "content" / "pages" / "try-it.md"
-        page.write_text("---\ntitle: A page\n---\n\n# A page\n\n![A picture that is not there](../../research/ch04/figures/gone.svg)\n")
+        page.write_text(
+            "---\ntitle: A page\n---\n\n# A page\n\n![A picture that is not there](../../research/ch04/figures/gone.svg)\n"
+        )
         edition = Edition(self.folder)
         edition.read(edition.pages[0])
         with self.assertRaisesRegex(BadInput, r"try-it.md:7: no experiment and no chapter's pictures draw gone.svg"):

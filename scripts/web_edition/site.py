@@ -158,6 +158,7 @@ def small(text):
     ends between blocks."""
     parts = WHOLE.split(text)
     text = "".join(part if i % 2 else ENDS.sub("", GAP.sub("><", part)) for i, part in enumerate(parts))
+    text = re.sub(r'(<section [^>]*?) class="level\d"', r"\1", text)
     text = SEMANTICS.sub(r"\1", text)
     text = ROW.sub(r"\1\2</math>", text)
     text = MATH.sub(lambda match: "<math>" if match[1] == "inline" else '<math display="block">', text)

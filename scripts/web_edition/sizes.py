@@ -22,13 +22,14 @@ def weigh(folder):
 
 
 def without_model(kinds):
-    """The bytes of all pages and what they load, without the model."""
-    return sum(size for kind, size in kinds.items() if kind != "model")
+    """The bytes of all pages and what they load as they open: without the model, and the index that the first search loads."""
+    return sum(size for kind, size in kinds.items() if kind not in ("model", "search index"))
 
 
 def report(folder):
     """The sizes as a table, and what they come to."""
     pages, kinds = weigh(folder)
     rows = [[name, f"{size / 1e3:,.1f}"] for name, size in [*pages.items(), *kinds.items()]]
-    rest, model = without_model(kinds) / 1e6, kinds["model"] / 1e6
-    return f"{table(['', 'kB'], rows)}\n\nAll but the model: {rest:.2f} MB. The model, which only Try it loads: {model:.1f} MB."
+    rest, index, model = (size / 1e6 for size in (without_model(kinds), kinds["search index"], kinds["model"]))
+    said = f"All pages with what they load: {rest:.2f} MB. The first search loads {index:.2f} MB more, Try it the model, {model:.1f} MB."
+    return f"{table(['', 'kB'], rows)}\n\n{said}"
