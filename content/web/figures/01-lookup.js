@@ -56,9 +56,11 @@ book.figure({
     const real = n.tokenizers.map(({ name, tokens }, k) => {
       const list = tokens.map((token, i) => {
         const kind = token.word === n.position ? "lit strong" : "";
-        return `<li class="cell ${kind}">${book.escape(book.visible(token.piece))}<br/><span class="small">{token${k}.${i}}</span></li>`;
+        const text = book.escape(book.visible(token.piece));
+        return `<li class="cell ${kind}">${text}<br/><span class="small">{token${k}.${i}}</span></li>`;
       });
-      return `<p class="cells"><span>The same words in ${name}: {tokens${k}} tokens</span></p><ol class="cells">${list.join("")}</ol>`;
+      const above = `<p class="cells"><span>The same words in ${name}: {tokens${k}} tokens</span></p>`;
+      return `${above}<ol class="cells">${list.join("")}</ol>`;
     });
     return (
       book.svg(
@@ -86,6 +88,7 @@ book.figure({
       const list = mine.map(([token, i]) => `“${book.escape(book.visible(token.piece))}” with id {token${k}.${i}}`);
       return `in ${name} it is ${list.join(" and ")}`;
     });
-    return `Position {position} has the word ${word}. Its id in the toy table is {id}, which selects row {id}${same}. With real tokenizers, ${real.join(", and ")}.`;
+    const toy = `Its id in the toy table is {id}, which selects row {id}${same}`;
+    return `Position {position} has the word ${word}. ${toy}. With real tokenizers, ${real.join(", and ")}.`;
   },
 });

@@ -2,7 +2,7 @@
 {
   // name; what it gives back, in letters and in numbers; height; what it does in the embedded GPT-2, and in any Llama
   const STAGES = [
-    ["Tokenize", "ids [T]", "{tokens}", 34, "the text is cut into {tokens} tokens, each with an id", "the text is cut into tokens, each with an id"],
+    ["Tokenize", "ids [T]", "{tokens}", 34, "the text is cut into {tokens} tokens with ids", "the text is cut into tokens with ids"],
     [
       "Embed",
       "stream [T, d]",
@@ -17,7 +17,7 @@
       "{tokens} × {width}",
       100,
       "{layers} blocks run one after another, all of one form, each with weights of its own. The stream keeps its shape",
-      "blocks of one form run one after another. In each of them attention turns queries and keys by angles that depend on the position",
+      "blocks of one form run one after another. In each, attention turns queries and keys by angles that depend on the position",
     ],
     [
       "Final norm",
@@ -32,7 +32,7 @@
       "logits [T, V]",
       "{tokens} × {vocabulary}",
       34,
-      "each of the {tokens} rows is multiplied with all {vocabulary} rows of the token table, a score for each token as the next one",
+      "each of the {tokens} rows is multiplied with all {vocabulary} rows of the token table, which scores each as the next",
       "each row is multiplied with all rows of an output table, a score for each token of the vocabulary as the next one",
     ],
     [
@@ -40,7 +40,7 @@
       "one token",
       "",
       34,
-      "of the last position’s {vocabulary} scores the largest is read off. It belongs to “{next}”, which has a probability of {chance} per cent",
+      "of the last position’s {vocabulary} scores the largest is that of “{next}”, with a probability of {chance} per cent",
       "of the last position’s scores one is read off, the largest say, and its token is the next",
     ],
   ];
@@ -75,7 +75,8 @@
         const [from, now] = [y, i + 1 === n.stage];
         const kind = now ? "lit" : i + 1 < n.stage ? "done" : "box";
         if (i === 2) {
-          for (const shift of [12, 6]) parts.push(book.rect(left + shift, from - shift, right - left, height, kind === "lit" ? "done" : kind, { rx: 5 }));
+          const behind = kind === "lit" ? "done" : kind;
+          for (const shift of [12, 6]) parts.push(book.rect(left + shift, from - shift, right - left, height, behind, { rx: 5 }));
         }
         parts.push(
           book.rect(left, from, right - left, height, kind, { rx: 5 }),
@@ -100,9 +101,9 @@
         book.text(48, target - 4, "position", "middle"),
         book.text(48, target + 13, table ? "rows" : "angles", "middle"),
         book.arrow(92, target, table ? left - 2 : left + 10, target, "c2 line"),
-        book.text(112, target - 8, table ? "+" : "⟳", "middle", "strong"),
+        book.text(102, target - 8, table ? "+" : "⟳", "middle", "strong"),
       );
-      return book.svg(y + 2, "Six boxes from text to one token, the third of them a stack of blocks; an arrow brings the positions in", parts);
+      return book.svg(y + 2, "Six boxes from text to one token, the third a stack; an arrow brings the positions in", parts);
     },
 
     words(n) {

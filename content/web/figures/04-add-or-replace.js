@@ -29,7 +29,7 @@
     },
 
     draw(n) {
-      const [left, pitch, tall] = [86, 47, 40];
+      const [left, pitch, tall] = [90, 47, 40];
       const y = (i) => 28 + tall * i;
       const bottom = y(4) + 16;
       const colours = ["c5", "c1", "c3", "c4"];
@@ -39,12 +39,12 @@
           book.rect(left + pitch * j, y(i), pitch - 8, 30, n.kept[i] ? `${colours[i]} box soft` : "box dashed", { rx: 4 }),
           n.kept[i] ? book.text(left + pitch * j + 19.5, y(i) + 20, `{wrote${i}.${j}}`, "middle") : "",
         ]),
-        book.text(left + 4 * pitch + 8, y(i) + 20, n.kept[i] ? "✓ in the stream" : "✕ gone", "start", n.kept[i] ? "" : "strong"),
+        book.text(left + 4 * pitch + 8, y(i) + 20, n.kept[i] ? "✓ in the stream" : "✕ gone"),
       ]);
       const sum = n.move === "add" ? "added up" : "the last only";
       return book.svg(
         bottom + 48,
-        "A row of four numbers for the embedding and for each block that has run, and below them the stream, four numbers wide",
+        "Four numbers for the embedding and for each block that has run; below them the stream, four numbers wide",
         book.text(2, 14, "wrote"),
         rows,
         book.line(left - 4, bottom - 9, left + 4 * pitch - 4, bottom - 9, "axis"),
@@ -61,8 +61,9 @@
       const shape = "The stream is {slots} numbers wide, as it was at the start";
       if (n.blocks === 0) return "No block has run. The stream is the embedding, {slots} numbers wide.";
       const ran = `After {blocks} block${n.blocks === 1 ? "" : "s"}`;
-      if (n.move === "add") return `${ran} that add, the stream is the sum of all {wrote} rows: the embedding and what each block wrote. ${shape}.`;
-      return `${ran} that replace, the stream is what the last block wrote, and {gone} of {wrote} rows have left no trace in it. ${shape}, so that no check of shapes would notice.`;
+      if (n.move === "add") return `${ran}, the stream is the sum of {wrote} rows: the embedding and all that was written. ${shape}.`;
+      const gone = `and {gone} of {wrote} rows ${n.blocks === 1 ? "has" : "have"} left no trace in it`;
+      return `${ran}, the stream is what the last one wrote, ${gone}. ${shape}, so that no check of shapes would notice.`;
     },
   });
 }

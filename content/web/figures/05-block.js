@@ -52,7 +52,7 @@
       ];
       return book.svg(
         312,
-        "The stream is a straight line from top to bottom; two branches leave it to the right, and each comes back to a plus sign on it",
+        "The stream is a straight line from top to bottom; two branches leave it, and each comes back to a plus sign on it",
         book.text(stream, 16, "stream in", "middle"),
         book.text(left + wide + 12, 16, "parameters"),
         book.arrow(stream, 24, stream, 290, "c1 line strong"),

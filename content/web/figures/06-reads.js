@@ -49,7 +49,7 @@ book.figure({
     const alone = n.seen.map((_, j) => j === n.position);
     return book.svg(
       338,
-      "Two panels of five tokens: above, lines lead from the tokens that attention reads to the chosen one; below, one line leads straight up",
+      "Two panels of five tokens, with lines from those that are read to the chosen one: several for attention, one for the other",
       panel(16, "Attention", n.seen, "c1", "reads {attention} of {count}"),
       panel(178, "Feed-forward network", alone, "c3", "reads {forward} of {count}"),
       words.map((_, j) => book.text(x(j), 326, `{position${j}}`, "middle")),
@@ -58,8 +58,9 @@ book.figure({
 
   words(n) {
     const itself = n.position ? "itself and those before it" : "itself alone, since none is before it";
-    const behind = n.position === n.count - 1 ? "nothing stands behind it that a mask could hide" : "those behind it too";
-    const reads = n.mask ? `attention reads {attention} of the {count}: ${itself}` : `attention without the mask reads {attention} of the {count}: ${behind}`;
-    return `At position {position}, ${reads}. The feed-forward network reads {forward}, the token’s own position, with the mask or without it.`;
+    const behind = n.position === n.count - 1 ? "nothing stands behind it to be hidden" : "those before it and those behind it";
+    const reads = `attention ${n.mask ? "" : "without the mask "}reads {attention} of the {count}: ${n.mask ? itself : behind}`;
+    const own = "The feed-forward network reads {forward}, the token’s own position, with the mask or without it";
+    return `At position {position}, ${reads}. ${own}.`;
   },
 });

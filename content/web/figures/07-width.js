@@ -41,9 +41,9 @@ book.figure({
     const border = 6 + 388 / 3;
     return book.svg(
       250,
-      "Twelve squares, each as wide as the model: four for attention’s matrices, eight for the two of the feed-forward network; below them a bar of the shares",
+      "Twelve squares as wide as the model, four for attention, eight for the feed-forward network; below them a bar of the shares",
       matrices(4, "c1", ""),
-      label(4, "attention: q, k, v, output", "4 d²", "{attention}"),
+      label(4, "attention: q, k, v, o", "4 d²", "{attention}"),
       matrices(74, "c3", "dashed"),
       matrices(78 + side, "c3", "dashed"),
       label(94, "feed-forward: up, down", "8 d²", "{forward}"),
@@ -57,6 +57,7 @@ book.figure({
   },
 
   words: () =>
-    "At width {width}, one square is {square} weights. Attention has four squares, {attention}, and the feed-forward network eight, {forward}: {attentionShare} and {forwardShare} per cent of the matrices’ {matrices} weights. " +
-    "Biases and norms add {rest}. Of all {all} parameters, attention then has {attentionWhole} per cent, the feed-forward network {forwardWhole}, the norms {normsWhole}.",
+    "At width {width}, one square is {square} weights. Attention has four, {attention}, the feed-forward network eight, {forward}. " +
+    "Of the matrices’ {matrices} weights these are {attentionShare} and {forwardShare} per cent. Biases and norms add {rest}. " +
+    "Of all {all}, attention has {attentionWhole} per cent, the feed-forward network {forwardWhole}, the norms {normsWhole}.",
 });

@@ -4,7 +4,7 @@ book.figure({
   number: 8,
   title: "How many norms stand on the stream’s own path",
   controls: [
-    book.choice("place", "Norms", [["pre", "pre-norm: on the branches"], ["post", "post-norm: on the stream"]], "pre"),
+    book.choice("place", "Norms", [["pre", "pre-norm"], ["post", "post-norm"]], "pre"),
     book.range("layers", "Layers", 1, 48, 12),
   ],
 
@@ -18,9 +18,12 @@ book.figure({
   draw(n) {
     const post = n.place === "post";
     const [line, branch] = [54, 122];
-    const norm = (x, y, lit) => [book.rect(x - 23, y - 13, 46, 26, lit ? "lit" : "c3 box soft", { rx: 4 }), book.text(x, y + 5, "norm", "middle", lit ? "strong" : "")];
+    const norm = (x, y, lit) => [
+      book.rect(x - 23, y - 13, 46, 26, lit ? "lit" : "c3 box soft", { rx: 4 }),
+      book.text(x, y + 5, "norm", "middle", lit ? "strong" : ""),
+    ];
     const half = (from, ...name) => {
-      const [join, box, wide] = [from + (post ? 112 : 148), from + (post ? 56 : 102), 68];
+      const [join, box, wide] = [from + (post ? 112 : 148), from + (post ? 56 : 102), 74];
       return [
         book.circle(from, line, 4, "c1"),
         book.path(`M${from} ${line}V${branch}H${post ? box - wide / 2 : from + 14}`, "line"),
@@ -41,23 +44,28 @@ book.figure({
     });
     return book.svg(
       262,
-      "Above, one block: the stream is a horizontal line with two branches, and the norms stand on it or on the branches. Below, the whole path with a mark for each norm on it",
+      "Above, one block: a line with two branches, and norms on one or the other. Below, the whole path with its norms marked",
       book.text(6, 18, "one block", "start", "strong"),
       book.arrow(4, line, 396, line, "c1 line strong"),
       half(14, "attention"),
       half(208, "feed-", "forward"),
-      book.text(6, 184, "the whole path, {layers} layers", "start", "strong"),
+      book.text(6, 184, `the whole path, {layers} layer${n.layers === 1 ? "" : "s"}`, "start", "strong"),
       book.line(start - 10, y, 396, y, "c1 line strong"),
       marks,
-      n.final ? [book.line(end + 14, y - 11, end + 14, y + 11, "c2 line strong"), book.text(end + 14, y + 30, "final", "middle")] : "",
+      n.final ? book.line(end + 14, y - 11, end + 14, y + 11, "c2 line strong") : "",
+      n.final ? book.text(end + 14, y + 30, "final", "middle") : "",
       book.text(start - 10, y + 30, "embedding"),
       book.text(200, y + 30, "norms on the path: {path}", "middle", "strong"),
     );
   },
 
   words(n) {
-    if (n.place === "post")
-      return "With post-norm and {layers} layers, the stream passes {blocks} norms, two in each block. The original post-norm model has no final one, so the count is {path}.";
-    return "With pre-norm and {layers} layers, the stream passes {blocks} norms in the blocks: their {branches} norms all stand on branches. It passes the final one, so the count is {path}, whatever the depth.";
+    const layers = `{layers} layer${n.layers === 1 ? "" : "s"}`;
+    if (n.place === "post") {
+      const none = "The original post-norm model has no final one";
+      return `With post-norm and ${layers}, the stream passes {blocks} norms, two in each block. ${none}, so the count is {path}.`;
+    }
+    const final = "It passes the final one, so the count is {path}, whatever the depth";
+    return `With pre-norm and ${layers}, the stream passes {blocks} norms in the blocks: {branches} stand on branches. ${final}.`;
   },
 });
