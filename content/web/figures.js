@@ -105,7 +105,7 @@ const book = {
   cacheBytes: ({ n_layer: L, n_embd: d }, tokens, number = 2) => 2 * L * d * tokens * number,
 
   /** x to about three figures, without an exponent. */
-  about: (x) => book.fixed(x, x >= 100 ? 0 : x >= 10 ? 1 : x >= 1 ? 2 : 3),
+  about: (x) => book.fixed(x, x >= 100 || x === 0 ? 0 : x >= 10 ? 1 : x >= 1 ? 2 : 3),
 
   // ------------------------------------------------------------------------------------------------------------- drawing
 

@@ -17,23 +17,26 @@
     if (pages) pages.open = wide.matches;
   };
 
-  /** Mark in the contents the section that is being read: the last one that begins above the middle of the window. */
+  /** Mark in the contents the section that is being read: the last one that begins in the window's upper quarter or above it; the last
+   *  of all where the page ends. */
   const followReading = () => {
     const links = new Map(all("a[href^='#']", contents).map((link) => [document.getElementById(decodeURIComponent(link.hash.slice(1))), link]));
     const places = [...links.keys()].filter(Boolean);
     let marked = null;
     const mark = () => {
-      const above = places.filter((place) => place.getBoundingClientRect().top < innerHeight / 2);
-      const link = above.length ? links.get(above.at(-1)) : null;
+      const atEnd = scrollY > 0 && scrollY + innerHeight >= document.documentElement.scrollHeight - 2;
+      const read = places.filter((place) => atEnd || place.getBoundingClientRect().top < innerHeight / 4);
+      const link = read.length ? links.get(read.at(-1)) : null;
       if (link === marked) return;
       if (marked) marked.removeAttribute("aria-current");
       if (link) link.setAttribute("aria-current", "true");
       marked = link;
       if (link && wide.matches) keepInSight(link);
     };
-    // a place that crosses the middle changes the section
-    const observer = new IntersectionObserver(mark, { rootMargin: "0px 0px -50% 0px" });
+    // a place that crosses the quarter's line changes the section, and so does the page's end, where it comes and goes
+    const observer = new IntersectionObserver(mark, { rootMargin: "0px 0px -75% 0px" });
     places.forEach((place) => observer.observe(place));
+    new IntersectionObserver(mark).observe(document.getElementById("end"));
     mark();
   };
 

@@ -35,9 +35,10 @@ def build(root, path, progress=lambda: None):
     for page in pages:
         edition.read(page)
         progress()
+    edition.links.check()
     pages.append(terms.page(pages))
     with tempfile.TemporaryDirectory() as work:
-        sizes = images.draw(root, set().union(*(page.images for page in pages)), work)
+        sizes = images.draw(root, pages, work)
         blocks = [block for page in pages for block in _chapter(page, pages, edition, sizes)]
         made = Path(work) / "book.epub"
         style = edition.web / "epub.css"

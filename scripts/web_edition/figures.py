@@ -1,6 +1,5 @@
 """The figures to take in hand: each one's first state is drawn here by QuickJS, so that the page shows it without JavaScript."""
 
-import html
 import json
 import re
 from pathlib import Path
@@ -35,11 +34,11 @@ class Figures:
         self.engine.eval((self.folder / "figures.js").read_text(encoding="utf-8"))
         self.engine.eval(data_script())
 
-    def first_state(self, id):
+    def first_state(self, page, id):
         """{"drawing", "words", "number"} of a figure as its page opens. Raises BadInput where it is not there or fails."""
         path = script_of(self.folder / "figures", id)
         if path is None:
-            return {"drawing": "<p>This figure is not drawn yet.</p>", "words": "", "number": "?"}
+            raise page.problem(f'data-figure="{id}"', f"there is no script of the figure {id} in content/web/figures")
         try:
             if id not in self.loaded:
                 self.engine.eval(path.read_text(encoding="utf-8"))
@@ -50,13 +49,13 @@ class Figures:
             raise BadInput(f"{path}: figure {id} cannot be drawn: {' '.join(str(error).split())}") from None
         return json.loads(state) | {"number": number}
 
-    def filled(self, markup):
-        """(markup, ids): each figure of the Markdown with its first state, and which they are."""
+    def filled(self, page, markup):
+        """(markup, ids) of a page: each figure of the Markdown with its first state, and which they are."""
         found = []
 
         def fill(match):
             id = match["id"]
-            state = self.first_state(id)
+            state = self.first_state(page, id)
             found.append(id)
             return (
                 f'<figure id="figure-{id}" data-figure="{id}" class="take">\n<div class="controls"></div>\n'
@@ -65,8 +64,3 @@ class Figures:
             )
 
         return FIGURE.sub(fill, markup), found
-
-
-def caption_text(caption):
-    """A caption without its tags."""
-    return html.unescape(re.sub(r"<[^>]*>", "", caption))

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from examples.lab.figure import with_rules
-from examples.lab.script import BadInput
 from scripts.figures import figures
 from scripts.web_edition.svg import small
 
@@ -14,8 +13,9 @@ def name_of(path):
     return f"images/{path.parents[1].name}-{path.name}"
 
 
-def draw(root, wanted, folder):
-    """Draw into `folder`/images the figures under `root` whose paths are in `wanted`: {path: (width, height)} in CSS pixels."""
+def draw(root, pages, folder):
+    """Draw into `folder`/images the figures under `root` that `pages` show: {path: (width, height)} in CSS pixels."""
+    wanted = {path: page for page in pages for path in page.images}
     sizes, folder = {}, Path(folder)
     with with_rules({"svg.fonttype": "none"}):
         for _, path, draw_it in figures(root):
@@ -25,7 +25,6 @@ def draw(root, wanted, folder):
                 draw_it(target)
                 text, sizes[path.resolve()] = small(target.read_text(encoding="utf-8"))
                 target.write_text(text, encoding="utf-8", newline="\n")
-    lacking = sorted(set(wanted) - set(sizes))
-    if lacking:
-        raise BadInput(f"no experiment and no chapter's pictures draw {lacking[0]}, which a page shows")
+    for path in sorted(set(wanted) - set(sizes)):
+        raise wanted[path].problem(path.name, f"no experiment and no chapter's pictures draw {path.name}")
     return sizes

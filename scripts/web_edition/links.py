@@ -2,11 +2,13 @@
 
 import html
 import os
+import re
 from pathlib import Path
 
-from examples.lab.script import BadInput
-from scripts.web_edition.pandoc import plain, raw
+from scripts.web_edition.pandoc import nodes, plain, raw
 from scripts.web_edition.source import EVIDENCE
+
+ID = re.compile(r'\sid="([^"]+)"')
 
 
 class Links:
@@ -29,9 +31,26 @@ class Links:
         if path in self.pages:
             return _link(attributes, inside, self.pages[path].file + (f"#{anchor}" if anchor else ""), title)
         if place is None or not path.exists():
-            raise BadInput(f"{page.path}: the link to {target} leads nowhere")
+            raise page.problem(target, f"the link to {target} leads nowhere")
         title = "" if plain(inside) == place else f' title="{html.escape(place)}"'  # says where it lies
         return [raw(f'<span class="file"{title}>'), *inside, raw("</span>")]
+
+    def check(self):
+        """Raise BadInput for the first link between pages whose anchor is not there; to be called when all pages are read."""
+        anchors = {page.file: set(_anchors(page)) for page in self.pages.values()}
+        for page in self.pages.values():
+            for target in (node["c"][2][0] for node in nodes(page.blocks) if node["t"] == "Link"):
+                file, sign, anchor = target.partition("#")
+                if sign and anchor not in anchors.get(file or page.file, {anchor}):
+                    raise page.problem(f"#{anchor}", f"the link to {target} leads nowhere, since that page has no such section")
+
+
+def _anchors(page):
+    for node in nodes(page.blocks):
+        if node["t"] == "Header":
+            yield node["c"][1][0]
+        elif node["t"] in ("RawInline", "RawBlock"):
+            yield from ID.findall(node["c"][1])
 
 
 def _link(attributes, inside, target, title):

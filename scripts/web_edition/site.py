@@ -32,8 +32,9 @@ def build(root, into, progress=lambda: None):
         for page in edition.pages:
             edition.read(page)
             progress()
+        edition.links.check()
         edition.pages += [terms.page(edition.pages), edition.evidence.page(edition.pages)]
-        sizes = images.draw(root, set().union(*(page.images for page in edition.pages)), folder)
+        sizes = images.draw(root, edition.pages, folder)
         assets(root, folder, edition)
         for i, page in enumerate(edition.pages):
             edition.finish(page, sizes)
@@ -54,13 +55,15 @@ class Edition:
     def read(self, page):
         """Read a page's manuscript into blocks whose links lead to the edition's own pages."""
         text, page.uses = markdown(page, self.records, self.linked)
-        text, page.figures = self.figures.filled(text)
+        text, page.figures = self.figures.filled(page, text)
 
         def change(node):
             if node["t"] == "Link":
                 return self.links.node(page, node)
             if node["t"] == "Image":
                 page.images.add((page.path.parent / node["c"][2][0]).resolve())
+            if node["t"] == "CodeBlock" and "mermaid" in node["c"][0][1]:
+                raise page.problem("```mermaid", "a mermaid block needs a program of its own to be drawn; draw it as a picture")
             return node
 
         page.blocks = changed(read(text), change)

@@ -35,6 +35,11 @@ class Page:
     def file(self):
         return f"{self.name}.html"
 
+    def problem(self, near, what):
+        """A BadInput that names the line of the manuscript in which `near` stands."""
+        text = self.path.read_text(encoding="utf-8")
+        return BadInput(f"{self.path}:{line_at(text, max(0, text.find(near)))}: {what}")
+
     @property
     def label(self):
         """What the list of all pages calls it."""
@@ -75,8 +80,7 @@ def markdown(page, records, linked=True):
     def value(match):
         ref, body = match["ref"], match["body"]
         if ref not in records:
-            line = line_at(text, text.find(match[0]))
-            raise BadInput(f"{page.path}:{line}: there is no record {ref}; make check lists such markers")
+            raise page.problem(match[0], f"there is no record {ref}; make check lists such markers")
         uses[ref] = None
         if not linked:
             return body

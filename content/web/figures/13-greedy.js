@@ -97,9 +97,9 @@
       const many = (key, count) => `{${key}} word${count === 1 ? "" : "s"}`;
       if (n.at === null) {
         if (!n.first) return `${from} no word has come back yet, so nothing is known of a cycle.`;
-        const entered = n.first.start ? `after ${many("enters", n.first.start)}` : "from the first word on";
+        const begins = n.first.start ? `after ${many("enters", n.first.start)}` : "with the first word";
         const back = `“${n.written[n.first.start]}” has come back, so everything after it must come back too.`;
-        return `${from} ${back} The text is in a cycle of {length} words ${entered}.`;
+        return `${from} ${back} The text is in a cycle of {length} words, which begins ${begins}.`;
       }
       const word = n.written[n.at];
       const drawn = `${from} word {at} was drawn. It is “${word}”, which a draw takes with {chance} per cent.`;

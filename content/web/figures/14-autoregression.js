@@ -20,7 +20,7 @@ book.figure({
     const rows = [
       row("The prompt, given: {prompt} tokens", prompt.map((token) => cell(token, "done"))),
       n.settled ? row("Settled, chosen by earlier steps: {settled}", settled) : "",
-      row("↓ one forward pass over all {read}, the scores of the last position, one choice", [cell(made[n.settled], "lit strong")]),
+      row("↓ one forward pass over all {read}, then one choice", [cell(made[n.settled], "lit strong")]),
     ];
     return `<p class="strong">Step {step} of {last}</p>${rows.join("")}`;
   },

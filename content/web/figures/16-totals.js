@@ -60,7 +60,7 @@ book.figure({
   words(n) {
     const end = n.flops
       ? "In FLOPs that is {naive_mflop} million and {cached_mflop} million, {flop_ratio} times as many."
-      : "The second number leaves out the prompt's pass, which both loops have to run.";
+      : "The second number leaves out the pass over the prompt, which both loops have to run.";
     const answer = n.tokens === 1 ? "{tokens} new token" : "{tokens} new tokens";
     const both = "the loop without a cache computes {naive} positions and the one with a cache {cached}";
     return `For ${answer} after a prompt of {prompt}, ${both}: {ratio} times as many. ${end}`;

@@ -22,25 +22,25 @@ book.figure({
       const kind = newest ? "lit" : i < n.prompt ? "done" : "c3 box soft";
       const token = i < n.tokens ? book.rect(x, 34, width, 28, kind, { rx: 3 }) : "";
       const mark = newest ? book.text(middle, 53, "new", "middle", "small") : "";
-      if (i >= n.pairs) return [token, mark, book.rect(x, 108, width, 60, "box dashed", { rx: 3 })];
+      if (i >= n.pairs) return [token, mark, book.rect(x, 92, width, 60, "box dashed", { rx: 3 })];
       const now = i >= n.pairs - n.fed;
       const halves = [
-        ["K", "c1", 108],
-        ["V", "c2", 138],
+        ["K", "c1", 92],
+        ["V", "c2", 122],
       ].map(([letter, colour, y]) => [
         book.rect(x, y, width, 30, `${colour} box soft`, { rx: 3 }),
         book.text(middle, y + 20, letter, "middle", now ? "strong" : ""),
       ]);
-      return [token, mark, book.line(middle, 64, middle, 105, now ? "line" : "line faint"), halves, now ? book.line(x, 175, x + width, 175, "line strong") : ""];
+      return [token, mark, book.line(middle, 64, middle, 89, now ? "line" : "axis"), halves, now ? book.line(x, 159, x + width, 159, "line strong") : ""];
     });
     return book.svg(
       222,
       "Above, a cell for each token of the text; below, the slots of the cache, each empty or with a key and a value",
       book.text(left, 22, "text: {tokens} tokens", "start", "strong"),
-      book.text(left, 98, "cache: {pairs} pairs", "start", "strong"),
       columns,
+      book.text(left, 188, "cache: {pairs} pairs of a key and a value", "start", "strong"),
       book.line(left, 207, left + 20, 207, "line strong"),
-      book.text(left + 28, 212, "written by the pass that chose the newest token: {fed}"),
+      book.text(left + 28, 212, "written by the pass that chose “new”: {fed}"),
     );
   },
 

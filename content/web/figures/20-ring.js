@@ -29,7 +29,6 @@ book.figure({
 
   shown: (n) => ({
     slots: String(n.slots),
-    fed: String(n.fed),
     position: String(n.position),
     slot: String(n.slot),
     needed: String(n.needed),

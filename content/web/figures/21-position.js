@@ -16,8 +16,6 @@ book.figure({
   },
 
   shown: (n) => ({
-    prompt: String(n.prompt),
-    count: String(n.count),
     right: String(n.right),
     got: String(n.got),
     drift: String(n.drift),
@@ -52,7 +50,7 @@ book.figure({
       book.line(end, bottom - 60, end, bottom + 42, "axis dashed"),
       columns,
       book.text((x(0) + x(3)) / 2, 254, "prompt", "middle"),
-      book.text((x(4) + x(11)) / 2, 254, "new tokens, with the given position", "middle"),
+      book.text((x(4) + x(11)) / 2, 254, "new tokens, as given", "middle"),
     );
   },
 
