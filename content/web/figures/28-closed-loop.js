@@ -82,7 +82,8 @@ book.figure({
   },
 
   words(n) {
-    if (n.stopped) return "The loop is open. One pass has made {emitted} token, and nothing feeds it back: the text stays at {tokens} tokens, and the cache at {pairs} pairs.";
+    if (n.stopped) return "The loop is open. One pass has made {emitted} token, and nothing feeds it back: the text stays at " +
+      "{tokens} tokens, and the cache at {pairs} pairs.";
     const fed = n.turn ? "the newest token, {fed} id" : "the prompt, {fed} ids";
     const stages = [
       `Turn {turn} is fed ${fed}. The cache holds {held} pairs.`,
