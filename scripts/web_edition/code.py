@@ -29,4 +29,4 @@ def listing(language, text):
         else:
             runs.append([tag, part])
     marked = "".join(f"<{tag}>{html.escape(part, False)}</{tag}>" if tag else html.escape(part, False) for tag, part in runs)
-    return f'<pre tabindex="0" class="{language or "text"}"><code>{marked}</code></pre>'
+    return f'<pre tabindex="0"><code>{marked}</code></pre>'

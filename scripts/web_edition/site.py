@@ -17,7 +17,7 @@ from scripts.web_edition.whole import whole_folder
 TRY = ("bpe", "gpt2", "sampling", "work", "views", "page", "generation")  # in this order, behind the toolkit and the tokenizer
 SEMANTICS = re.compile(r"<semantics>(.*?)<annotation [^>]*>.*?</annotation></semantics>", re.S)
 WHOLE = re.compile(r"(<pre.*?</pre>|<textarea.*?</textarea>|<script.*?</script>)", re.S)
-GAP = re.compile(r">\n+<(?=/?(?:table|thead|tbody|tr|td|th|ul|ol|li|dl|dt|dd)\b)")
+GAP = re.compile(r">\n+<(?=/?(?:table|thead|tbody|tr|td|th|ul|ol|li|dl|dt|dd|p|section|h[1-6]|div|figure|figcaption|pre|nav)\b)")
 ENDS = re.compile(r"</(?:thead|tbody|tr|td|th|li|dt|dd)>")
 ROW = re.compile(r"(<math[^>]*>)<mrow>((?:(?!</?mrow>).)*)</mrow></math>", re.S)  # a formula is a row by itself
 FORMULA_AND_MARK = re.compile(r"((?:<span class=.formula. [^>]*>)?<math>(?:(?!</math>).)*</math>(?:</span>)?[,.;:!?)]+)")
