@@ -179,7 +179,7 @@ def parts(size):
         "positions": counts["position_embedding"],
         "last": bare["norms"],
     }
-    shares = {f"{name}_percent": fixed(100 * n / counts["total"], 3 if name == "last" else 1) for name, n in found.items()}
+    shares = {f"{name}_percent": fixed(100 * n / counts["total"], 4 if name == "last" else 1) for name, n in found.items()}
     counted = {name: found[name] for name in ("tokens", "positions", "last")}
     return texts(counted | {"layers": config.n_layer, "total": counts["total"]}) | shares
 

@@ -119,11 +119,10 @@ def broken_rules(path, source):
     return broken
 
 
-def sources(*rooms):
-    """{path: source} of the Python files in these folders."""
-    return {
-        p.relative_to(ROOT).as_posix(): p.read_text(encoding="utf-8") for room in rooms for p in sorted((ROOT / room).rglob("*.py"))
-    }
+def sources(*rooms, kind="py"):
+    """{path: source} of the Python files in these folders, or of those of another kind."""
+    paths = [path for room in rooms for path in sorted((ROOT / room).rglob(f"*.{kind}"))]
+    return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
 class Imports(unittest.TestCase):
@@ -203,7 +202,8 @@ class Imports(unittest.TestCase):
         self.assertFalse(measures("def f():\n    def measure():\n        pass\nX = EXPERIMENTS"))
 
     def test_no_file_is_too_long(self):
-        self.assertEqual(too_long(self.files), [])
+        self.assertEqual(too_long(self.files | sources("content", kind="js")), [])
+        self.assertIn("content/web/figures.js", sources("content", kind="js"))
         self.assertEqual(len(too_long({"a.py": "x\n" * 451, "b.py": "x\n" * 450})), 1)
 
     def test_no_test_imports_another(self):

@@ -2,8 +2,16 @@
 
 import unittest
 
+import torch
+
+from examples.ch02.model import load
+from examples.ch03.tokens import encode
+from examples.ch05.generate import generate
+from examples.ch10.token_costs import measure as token_costs
+from scripts.web_edition.loop import loop_lines, write_on
 from tests import figures_01_08 as passes
 from tests import figures_09_17 as loops
+from tests import figures_18_28 as costs
 
 
 class Figures01To08(unittest.TestCase):
@@ -96,6 +104,73 @@ class Figures09To17(unittest.TestCase):
         self.assertEqual((first, last), ("5.0", "10.5"))  # as the source has it: five, and over ten
         found = {counted: loops.totals_gpt2(tokens=100, counted=counted)["ratio"] for counted in ("positions", "decoding", "flops")}
         self.assertEqual(found, {"positions": "58.4", "decoding": "69.5", "flops": "42.9"})
+
+
+class Figures18To28(unittest.TestCase):
+    """The cache, its bytes and faults, what a pass costs, and the loop."""
+
+    def test_one_pair_fewer_than_tokens(self):
+        """The source has t pairs after t emitted tokens."""
+        for emitted in range(1, 8):
+            found = costs.slots(prompt=5, emitted=emitted)
+            self.assertEqual((found["tokens"], found["pairs"]), (str(5 + emitted), str(4 + emitted)))
+
+    def test_cache_of_gpt3(self):
+        full, quarter = (costs.context(context=tokens, number=2) for tokens in (2048, 512))
+        self.assertEqual((full["gib"], quarter["gib"], full["token_mib"]), ("9.00", "2.25", "4.50"))
+
+    def test_ring_is_right_for_a_window_that_is_not_longer(self):
+        lost = {window: [int(costs.ring(fed=fed, window=window)["lost"]) for fed in range(1, 21)] for window in (0, 10, 8, 5)}
+        self.assertEqual(lost[0], [max(0, fed - 8) for fed in range(1, 21)])
+        self.assertEqual(lost[10][8:10] + lost[10][-1:], [1, 2, 2])
+        self.assertEqual(set(lost[8] + lost[5]), {0})
+
+    def test_drift_is_the_position(self):
+        for fed in range(1, 9):
+            wrong, right = (costs.position(fed=fed, fault=fault) for fault in (True, False))
+            self.assertEqual((wrong["drift"], right["drift"]), (wrong["right"], "0"))
+
+    def test_sixteen_tokens_are_not_compute_bound_everywhere(self):
+        h100, processor = (costs.intensity(power=4, machine=machine) for machine in (2, 0))
+        self.assertEqual([h100[key] for key in ("prefill", "decode", "first", "share")], ["16", "1", "296", "5.4"])
+        self.assertEqual((processor["prefill"], processor["share"]), ("8", "100.0"))
+
+    def test_weights_against_caches(self):
+        found = costs.one_cache(context=2048)
+        self.assertEqual([found[key] for key in ("weights", "cache", "percent")], ["325.2", "9.00", "2.77"])
+        ratios = [float(costs.many_caches(sequences=n)["ratio"]) for n in (36, 37)]
+        self.assertLess(ratios[0], 1)
+        self.assertGreater(ratios[1], 1)
+
+    def test_parts_of_gpt2(self):
+        found = costs.parts(size="gpt2")
+        shares = [found[f"{part}_percent"] for part in ("blocks", "tokens", "positions", "last")]
+        self.assertEqual((found["total"], shares), ("124,439,808", ["68.3", "31.0", "0.6", "0.0012"]))
+
+    def test_costs_are_those_of_chapter_10(self):
+        rows = {row["model"]: row for row in token_costs()["models"]}
+        for shape, name in (("gpt2", "gpt2"), ("gpt2-xl", "gpt2-xl"), ("gpt3", "GPT-3")):
+            found, row = costs.costs(shape=shape, prompt=512), rows[name]
+            self.assertEqual(found["decode_gflop"], costs.about(row["decode_gflop"]))
+            self.assertEqual(found["ratio"], f"{row['naive_over_decode']:,.0f}")
+            self.assertEqual(found["prefill_intensity"], costs.about(row["prefill_flop_per_weight_byte"]))
+
+    def test_the_loop_of_figure_26_is_chapter_5s(self):
+        model = load("embedded")
+        ids = encode("The king is dead.", model)
+        made = generate(ids, model, 20, end=None).sequence()
+        self.assertEqual(write_on(ids[0], model, ids.shape[1] + 20).tolist(), ids[0].tolist() + made)
+        drawn = [torch.Generator().manual_seed(0) for _ in range(2)]
+        settings = {"temperature": 0.8, "top_k": 50, "top_p": 0.9}
+        one, two = (write_on(ids[0], model, 25, **settings, generator=g) for g in drawn)
+        self.assertTrue(torch.equal(one, two))
+        end = made[4]  # the text stops behind it
+        self.assertEqual(write_on(ids[0], model, 25, ends={end}).tolist(), ids[0].tolist() + made[: made.index(end) + 1])
+
+    def test_the_loop_of_figure_26_asks_whether_there_is_a_cache(self):
+        lines = [line.strip() for line in loop_lines()]
+        self.assertIn("if cache is None:", lines)
+        self.assertFalse([line for line in lines if "if cache " in line and "is None" not in line])
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@
     exact: "exact: follows from the program, the same on every machine; the tests compute it again",
     tolerance: "tolerance: stays within a stated bound; the tests measure it again",
     observation: "observation: what was seen on the inputs, the model and the machine named here",
-    published: "published: printed in a text that this book revises, and not measured here",
     timing: "timing: a time measured on the machine named here; another machine gives another",
   };
 

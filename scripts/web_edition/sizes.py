@@ -31,5 +31,5 @@ def report(folder):
     pages, kinds = weigh(folder)
     rows = [[name, f"{size / 1e3:,.1f}"] for name, size in [*pages.items(), *kinds.items()]]
     rest, index, model = (size / 1e6 for size in (without_model(kinds), kinds["search index"], kinds["model"]))
-    said = f"All pages with what they load: {rest:.2f} MB. The first search loads {index:.2f} MB more, Try it the model, {model:.1f} MB."
+    said = f"All pages with what they load: {rest:.2f} MB. The first search loads {index:.2f} MB more, Try it {model:.1f} MB."
     return f"{table(['', 'kB'], rows)}\n\n{said}"

@@ -31,7 +31,8 @@ book.figure({
         book.rect(x, y, width, 30, `${colour} box soft`, { rx: 3 }),
         book.text(middle, y + 20, letter, "middle", now ? "strong" : ""),
       ]);
-      return [token, mark, book.line(middle, 64, middle, 89, now ? "line" : "axis"), halves, now ? book.line(x, 159, x + width, 159, "line strong") : ""];
+      const written = now ? book.line(x, 159, x + width, 159, "line strong") : "";
+      return [token, mark, book.line(middle, 64, middle, 89, now ? "line" : "axis"), halves, written];
     });
     return book.svg(
       222,
@@ -39,14 +40,16 @@ book.figure({
       book.text(left, 22, "text: {tokens} tokens", "start", "strong"),
       columns,
       book.text(left, 188, "cache: {pairs} pairs of a key and a value", "start", "strong"),
-      book.line(left, 207, left + 20, 207, "line strong"),
-      book.text(left + 28, 212, "written by the pass that chose “new”: {fed}"),
+      n.emitted ? book.line(left, 207, left + 20, 207, "line strong") : "",
+      n.emitted ? book.text(left + 28, 212, "written by the pass that chose “new”: {fed}") : "",
     );
   },
 
   words(n) {
-    if (!n.emitted) return "The text is the prompt of {prompt}. Nothing has been fed yet, so the cache is empty: it holds {pairs} pairs.";
-    const text = "With {emitted} emitted behind the prompt’s {prompt} the text has {tokens} tokens. The cache holds {pairs} pairs, one fewer";
+    if (!n.emitted) return "The text is the prompt of {prompt}. Nothing has been fed yet, so the cache is empty: it " +
+      "holds {pairs} pairs.";
+    const text = "With {emitted} emitted behind the prompt’s {prompt} the text has {tokens} tokens. The cache holds " +
+      "{pairs} pairs, one fewer";
     const pass = n.emitted === 1 ? "wrote {fed}, those of the prompt" : "wrote {fed}, and changed no older pair";
     return `${text}: the newest token has been chosen and not yet fed. The pass that chose it ${pass}.`;
   },

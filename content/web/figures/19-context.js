@@ -46,7 +46,8 @@ book.figure({
     const rows = [1, 2, 3, 4].map((i) => book.text(242, top + tall * i - 15, `{tokens${i}}: {gib${i}} GiB`));
     return book.svg(
       204,
-      "A cell for every few tokens, four rows of eight; filled cells are in the cache, and each row is a quarter of the full context",
+      "A cell for every few tokens, four rows of eight; filled cells are in the cache, and each row is a quarter " +
+        "of the full context",
       book.text(left, 26, "{context} tokens take {gib} GiB", "start", "strong"),
       book.text(242, 46, "up to this row", "start", "small"),
       cells,
@@ -55,5 +56,7 @@ book.figure({
   },
 
   words: () =>
-    "With {context} tokens the cache of one text takes {gib} GiB, {token_mib} MiB for each token: two vectors of {width} numbers in each of {layers} layers, {number_text} a number. Each row of the picture is a quarter of the context, and a quarter of the bytes.",
+    "With {context} tokens the cache of one text takes {gib} GiB, {token_mib} MiB for each token: two vectors of {width} " +
+      "numbers in each of {layers} layers, {number_text} a number. Each row of the picture is a quarter of the context, and a " +
+      "quarter of the bytes.",
 });

@@ -80,7 +80,9 @@ book.figure({
     const start = `Position {position} is written to slot {slot}, ${written}. It has to read {needed} positions, itself included`;
     if (n.lost) return `${start}, and {lost} of them are overwritten. No error says so: the scores are computed from what is left.`;
     if (!n.window) return `${start}, and all are in the ring. That ends when the ring of {slots} slots is full.`;
-    if (n.window > n.slots) return `${start}, and all are in the ring. The window of {window} is longer than the ring of {slots}, so that will not last.`;
-    return `${start}, and all are in the ring. A window of {window} never needs more than the {slots} slots, so the ring stays right.`;
+    if (n.window > n.slots) return `${start}, and all are in the ring. The window of {window} is longer than the ring of ` +
+      "{slots}, so that will not last.";
+    return `${start}, and all are in the ring. A window of {window} never needs more than the {slots} slots, so ` +
+      "the ring stays right.";
   },
 });

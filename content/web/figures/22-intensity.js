@@ -22,7 +22,8 @@ book.figure({
     const prompt = 2 ** power;
     const earned = (tokens) => (2 * tokens) / number; // 2 FLOPs a weight and token, over the bytes of a weight
     const [prefill, decode] = [earned(prompt), earned(1)];
-    return { prompt, machine, number, ridge, prefill, decode, first: Math.ceil((ridge * number) / 2), share: Math.min(1, prefill / ridge) };
+    const first = Math.ceil((ridge * number) / 2);
+    return { prompt, machine, number, ridge, prefill, decode, first, share: Math.min(1, prefill / ridge) };
   },
 
   shown: (n) => ({
@@ -46,7 +47,7 @@ book.figure({
     const low = x(n.ridge) < 200;
     const row = (y, name, key, at, shape) => [
       book.line(left, y, right, y, "line faint"),
-      book.text(left, y - 12, `${name}: {${key}}`, "start", "strong"),
+      book.text(low ? right : left, y - 12, `${name}: {${key}}`, low ? "end" : "start", "strong"), // away from the ridge
       shape(x(at), y),
     ];
     return book.svg(
@@ -67,9 +68,11 @@ book.figure({
 
   words(n) {
     const machine = book.escape(book.data.machines[n.machine].name);
-    const start = `By the weights alone, at {number} bytes a number, a prompt of {prompt} earns {prefill} FLOPs a byte, and a decode step {decode}`;
+    const start = "By the weights alone, at {number} bytes a number, a prompt of {prompt} earns {prefill} FLOPs a byte, and a " +
+      "decode step {decode}";
     const ridge = `The ridge of this machine (${machine}) is {ridge}, which a prompt reaches at {first} tokens`;
-    const prompt = n.prefill >= n.ridge ? "This prompt waits for arithmetic" : "This prompt waits for memory, and reaches at most {share} per cent of the arithmetic";
+    const prompt = n.prefill >= n.ridge ? "This prompt waits for arithmetic" : "This prompt waits for memory, and reaches at " +
+      "most {share} per cent of the arithmetic";
     return `${start}. ${ridge}. ${prompt}; the decode step waits for memory, and reaches at most {decode_share} per cent.`;
   },
 });

@@ -33,5 +33,6 @@ book.figure({
   },
 
   words: () =>
-    "In sixteen bits the weights take {weights} GiB, however long the text is. The cache of one text of {context} tokens takes {cache} GiB, which is {percent} per cent of that.",
+    "In sixteen bits the weights take {weights} GiB, however long the text is. The cache of one text of {context} tokens " +
+      "takes {cache} GiB, which is {percent} per cent of that.",
 });

@@ -8,7 +8,8 @@ book.figure({
   numbers({ sequences }) {
     const { gpt3 } = book.data;
     const [weights, cache] = [2 * book.parameters(gpt3).total, book.cacheBytes(gpt3, gpt3.n_positions)];
-    return { sequences, full: gpt3.n_positions, weights, cache, caches: sequences * cache, fewest: Math.floor(weights / cache) + 1 };
+    const fewest = Math.floor(weights / cache) + 1; // whose caches outweigh the weights
+    return { sequences, full: gpt3.n_positions, weights, cache, caches: sequences * cache, fewest };
   },
 
   shown: (n) => ({
@@ -23,22 +24,23 @@ book.figure({
 
   draw(n) {
     const [left, pitch, tall] = [8, 32, 18];
+    const place = (i, top) => [left + pitch * (i % 12), top + tall * Math.floor(i / 12)];
     // so many cells, the last of them a part of one, twelve in a row
     const cells = (count, top, kind) =>
       Array.from({ length: Math.ceil(count) }, (_, i) => {
-        const [x, y, part] = [left + pitch * (i % 12), top + tall * Math.floor(i / 12), Math.min(1, count - i)];
-        return book.rect(x, y, (pitch - 4) * part, tall - 4, kind, { rx: part < 1 ? 0 : 2 });
+        const part = Math.min(1, count - i);
+        return book.rect(...place(i, top), (pitch - 4) * part, tall - 4, kind, { rx: part < 1 ? 0 : 2 });
       });
     const above = n.caches > n.weights;
     const room = Array.from({ length: 48 }, (_, i) =>
-      i < n.sequences ? "" : book.rect(left + pitch * (i % 12), 134 + tall * Math.floor(i / 12), pitch - 4, tall - 4, "box dashed", { rx: 2 }),
+      i < n.sequences ? "" : book.rect(...place(i, 134), pitch - 4, tall - 4, "box dashed", { rx: 2 }),
     );
     return book.svg(
       238,
       "Cells of one size: above, as many as the weights take; below, one for each text’s cache",
       book.text(left, 22, "weights, held once: {weights} GiB", "start", "strong"),
       cells(n.weights / n.cache, 32, "c1"),
-      book.text(left, 124, `{sequences} caches: {caches} GiB, ${above ? "more" : "less"}`, "start", "strong"),
+      book.text(left, 124, `{sequences} ${n.sequences === 1 ? "cache" : "caches"}: {caches} GiB, ${above ? "more" : "less"}`, "start", "strong"),
       room,
       cells(n.sequences, 134, above ? "c2" : "c3"),
       book.text(left, 228, "one cell: {cache} GiB, the cache of one text"),
@@ -46,10 +48,12 @@ book.figure({
   },
 
   words(n) {
-    const sizes = "{sequences} texts of {full} tokens have caches of {caches} GiB together, {ratio} times the {weights} GiB of the weights";
-    const texts = n.sequences === 1 ? sizes.replace("texts of", "text of").replace("have caches", "has a cache").replace(" together", "") : sizes;
+    const sizes = "{sequences} texts of {full} tokens have caches of {caches} GiB together, {ratio} times the " +
+      "{weights} GiB of the weights";
+    const one = "{sequences} text of {full} tokens has a cache of {caches} GiB, {ratio} times the {weights} GiB of the weights";
+    const texts = n.sequences === 1 ? one : sizes;
     return n.caches > n.weights
       ? `${texts}. They outweigh the weights, as they do from {fewest} texts on.`
-      : `${texts}. They still take less; {fewest} texts would take more.`;
+      : `${texts}. ${n.sequences === 1 ? "It still takes" : "They still take"} less; {fewest} texts would take more.`;
   },
 });

@@ -26,11 +26,12 @@ book.figure({
   shown(n) {
     const counted = ["tokens", "positions", "last"];
     const parts = ["blocks", "attention", "feed", ...counted];
+    const percent = (part) => book.fixed((100 * n[part]) / n.total, part === "last" ? 4 : 1);
     return {
       layers: String(n.layers),
       total: book.int(n.total),
       ...Object.fromEntries(counted.map((part) => [part, book.int(n[part])])),
-      ...Object.fromEntries(parts.map((part) => [`${part}_percent`, book.fixed((100 * n[part]) / n.total, part === "last" ? 3 : 1)])),
+      ...Object.fromEntries(parts.map((part) => [`${part}_percent`, percent(part)])),
     };
   },
 
@@ -54,7 +55,7 @@ book.figure({
       book.path(`M${x + wide + 2} ${from.toFixed(1)}L${x + wide + 24} ${y - 5}`, "axis"),
       lines.map(([line, kind], i) => book.text(x + wide + 30, y + 19 * i, line, "start", kind)),
     ];
-    const middle = (top + bottom) / 2;
+    const [middle, table] = [(top + bottom) / 2, at.tokens + height(n.tokens) / 2];
     return book.svg(
       328,
       "A column of all parameters: from below the token table, the position table, the blocks in slices, and the final norm",
@@ -63,12 +64,21 @@ book.figure({
       book.rect(x, at.tokens, wide, height(n.tokens), "c1"),
       book.line(x, top, x + wide, top, "line strong"),
       label(21, top, ["final norm: {last_percent} %", "strong"]),
-      label(Math.min(middle, bottom - 100), middle, ["{layers} blocks: {blocks_percent} %", "strong"], ["attention {attention_percent} % (dark)", ""], ["feed-forward {feed_percent} % (pale)", ""]),
+      label(
+        Math.min(middle, bottom - 100),
+        middle,
+        ["{layers} blocks: {blocks_percent} %", "strong"],
+        ["attention {attention_percent} % (dark)", ""],
+        ["feed-forward {feed_percent} % (pale)", ""],
+      ),
       label(Math.min(at.positions - 8, 262), at.positions, ["position table: {positions_percent} %", "strong"]),
-      label(Math.min(Math.max(at.tokens + height(n.tokens) / 2, 262), 298), at.tokens + height(n.tokens) / 2, ["token table: {tokens_percent} %", "strong"]),
+      label(Math.min(Math.max(table, 262), 298), table, ["token table: {tokens_percent} %", "strong"]),
     );
   },
 
   words: () =>
-    "Of {total} parameters {blocks_percent} per cent are in the {layers} blocks, most of them in the feed-forward networks. Of the rest the token table has {tokens} ({tokens_percent} per cent), the position table {positions} ({positions_percent} per cent) and the final norm {last}. The logits are made by the token table once more, so there is no other head.",
+    "Of {total} parameters {blocks_percent} per cent are in the {layers} blocks, most of them in the feed-forward networks. " +
+      "Of the rest the token table has {tokens} ({tokens_percent} per cent), the position table {positions} " +
+      "({positions_percent} per cent) and the final norm {last}. The logits are made by the token table once more, so " +
+      "there is no other head.",
 });

@@ -19,7 +19,8 @@ book.figure({
     },
     {
       line: "new =",
-      says: "The first pass is fed the whole prompt, each later one only the newest token. The question is whether there is a cache: “if cache” would ask whether it holds anything, and an empty one holds nothing",
+      says: "The first pass is fed the whole prompt, each later one only the newest token. The question is whether there is a " +
+        "cache: “if cache” would ask whether it holds anything, and an empty one holds nothing",
       see: [["naive-or-cached", 15, 4, "which positions are computed"]],
     },
     {
@@ -32,7 +33,8 @@ book.figure({
     },
     {
       line: "logits =",
-      says: "One forward pass. It reads all weights, takes its positions from the cache's length, writes the new pairs and reads the old ones",
+      says: "One forward pass. It reads all weights, takes its positions from the cache's length, writes the new pairs " +
+        "and reads the old ones",
       see: [
         ["stages", 2, 1, "the stages"],
         ["block", 5, 2, "a block"],
@@ -72,7 +74,8 @@ book.figure({
     if (starts.some((start) => start < 0)) throw new Error("figure loop explains a line that the code does not have");
     const end = at < starts.length ? starts[at] : book.data.loop.length;
     const { see } = this.steps[at - 1];
-    return { at, last: starts.length, from: starts[at - 1], end, figures: see.map(([, number]) => number), sections: see.map(([, , section]) => section) };
+    const [figures, sections] = [see.map(([, number]) => number), see.map(([, , section]) => section)];
+    return { at, last: starts.length, from: starts[at - 1], end, figures, sections };
   },
 
   shown: (n) => ({
@@ -93,7 +96,7 @@ book.figure({
     const links = this.steps[n.at - 1].see.map(
       ([id, , , what], i) => `<li><a href="#figure-${id}">Figure {figure${i}}, ${what}</a> (section {section${i}})</li>`,
     );
-    return `<table class="code"><tbody>${lines.join("")}</tbody></table><p>Explained in</p><ul>${links.join("")}</ul>`;
+    return `<table class="code"><tbody>${lines.join("")}</tbody></table><div>Explained in</div><ul>${links.join("")}</ul>`;
   },
 
   words(n) {

@@ -48,21 +48,25 @@ book.figure({
 
   draw() {
     const row = (name, key) => {
-      const cell = (pass) => `<td${pass === "decode" ? ' class="lit"' : ""}>{${key === "weights" ? key : `${pass}_${key}`}}</td>`;
+      const shows = (pass) => (key === "weights" ? key : `${pass}_${key}`);
+      const cell = (pass) => `<td${pass === "decode" ? ' class="lit"' : ""}>{${shows(pass)}}</td>`;
       return `<tr><th scope="row">${name}</th>${["prefill", "decode", "naive"].map(cell).join("")}</tr>`;
     };
     const rows = [
       row("positions", "fed"),
       row("GFLOP", "gflop"),
-      row("weights, GiB", "weights"),
+      row("weights read, GiB", "weights"),
       row("cache read, MiB", "read"),
-      row("written, MiB", "written"),
+      row("cache written, MiB", "written"),
       row("FLOPs a byte", "intensity"),
     ];
     const heads = ["prefill", "decode", "no cache"].map((head) => `<th scope="col">${head}</th>`).join("");
-    return `<table class="numbers"><thead><tr><td></td>${heads}</tr></thead><tbody>${rows.join("")}</tbody></table>`;
+    return `<table class="numbers small"><thead><tr><td></td>${heads}</tr></thead><tbody>${rows.join("")}</tbody></table>`;
   },
 
   words: () =>
-    "In sixteen bits, after a prompt of {prompt} tokens: the decode step feeds {decode_fed} position, takes {decode_gflop} GFLOP, and reads {weights} GiB of weights and {decode_read} MiB of cache. Without a cache the same token takes {naive_gflop} GFLOP, {ratio} times as many. Each weight is counted as read once a pass, and logits are made at the last position only.",
+    "In sixteen bits, after a prompt of {prompt} tokens: the decode step feeds {decode_fed} position, takes {decode_gflop} " +
+      "GFLOP, and reads {weights} GiB of weights and {decode_read} MiB of cache. Without a cache the same token takes " +
+      "{naive_gflop} GFLOP, {ratio} times as many. Each weight is counted as read once a pass, and logits are made at the " +
+      "last position only.",
 });

@@ -78,11 +78,12 @@ book.figure({
       book.text(72, 160, "append new pairs, read all"),
       book.text(200, 252, chosen, "middle", "strong"),
     );
-    return `<p class="strong">Turn {turn}</p><ol class="cells">${cells.join("")}</ol>${svg}`;
+    return `<ol class="cells">${cells.join("")}</ol>${svg}`;
   },
 
   words(n) {
-    if (n.stopped) return "The loop is open. One pass has made {emitted} token, and nothing feeds it back: the text stays at {tokens} tokens, and the cache at {pairs} pairs.";
+    if (n.stopped) return "The loop is open. One pass has made {emitted} token, and nothing feeds it back: the text stays at " +
+      "{tokens} tokens, and the cache at {pairs} pairs.";
     const fed = n.turn ? "the newest token, {fed} id" : "the prompt, {fed} ids";
     const stages = [
       `Turn {turn} is fed ${fed}. The cache holds {held} pairs.`,
