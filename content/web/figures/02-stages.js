@@ -2,17 +2,17 @@
 {
   // name; what it gives back, in letters and in numbers; height; what it does in the embedded GPT-2, and in any Llama
   const STAGES = [
-    ["Tokenize", "ids [T]", "{tokens}", 34, "the text is cut into {tokens} tokens with ids", "the text is cut into tokens with ids"],
+    ["Tokenize", "ids [T]", "{tokens}", 34, "the text is cut into {tokens} tokens, with ids", "the text is cut into tokens"],
     [
       "Embed",
       "stream [T, d]",
       "{tokens} × {width}",
       34,
-      "each id selects a row of {width} numbers, and the row of its position is added. This is the one place where positions enter",
+      "each id selects a row of {width} numbers, and the row of its position is added. Position rows are added here and nowhere else",
       "each id selects a row of the token table. Nothing is added for its position",
     ],
     [
-      "N blocks",
+      "L blocks",
       "stream [T, d]",
       "{tokens} × {width}",
       100,

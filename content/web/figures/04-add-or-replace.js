@@ -61,7 +61,7 @@
       const shape = "The stream is {slots} numbers wide, as it was at the start";
       if (n.blocks === 0) return "No block has run. The stream is the embedding, {slots} numbers wide.";
       const ran = `After {blocks} block${n.blocks === 1 ? "" : "s"}`;
-      if (n.move === "add") return `${ran}, the stream is the sum of {wrote} rows: the embedding and all that was written. ${shape}.`;
+      if (n.move === "add") return `${ran}, the stream is the sum of {wrote} rows: the embedding and all written. ${shape}.`;
       const gone = `and {gone} of {wrote} rows ${n.blocks === 1 ? "has" : "have"} left no trace in it`;
       return `${ran}, the stream is what the last one wrote, ${gone}. ${shape}, so that no check of shapes would notice.`;
     },

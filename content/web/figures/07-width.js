@@ -57,7 +57,7 @@ book.figure({
   },
 
   words: () =>
-    "At width {width}, one square is {square} weights. Attention has four, {attention}, the feed-forward network eight, {forward}. " +
-    "Of the matrices’ {matrices} weights these are {attentionShare} and {forwardShare} per cent. Biases and norms add {rest}. " +
+    "At width {width}, one square is {square} weights. Attention has four, {attention}, the feed-forward network eight, {forward}." +
+    " Of the matrices’ {matrices} weights these are {attentionShare} and {forwardShare} per cent. Biases and norms add {rest}. " +
     "Of all {all}, attention has {attentionWhole} per cent, the feed-forward network {forwardWhole}, the norms {normsWhole}.",
 });
