@@ -12,7 +12,7 @@ var lab = lab || {};
 
   /** Logits [T * V] of the ids [T], or [V] of the last position alone where `last` is true.
       mask: false lets every position see all others. trace: an object that receives
-      attention, an array of L times [h * T * S], and sizes, one of L + 1 times [T]: the stream after the embedding and each layer. */
+      attention, L times [h * T * S], and sizes, L + 1 times [T], of the stream after the embedding and after each layer. */
   lab.forward = (model, ids, { mask = true, last = false, trace = null } = {}) => {
     const cache = newCache(model, ids.length); // a pass without a cache is one with an empty cache that nobody keeps
     const x = passOver(model, ids, cache, mask, trace); // [T, d]
@@ -228,9 +228,11 @@ var lab = lab || {};
 
   const lastRow = (x, model) => x.subarray(x.length - model.config.n_embd); // [1, d]
 
-  /** How large each position's vector is in the stream x [T, d], as chapter 4 counts it: the root of the mean of the squares; [T]. */
-  const sizes = (x, d) =>
-    Float32Array.from({ length: x.length / d }, (_, t) => Math.sqrt(x.subarray(t * d, (t + 1) * d).reduce((a, b) => a + b * b, 0) / d));
+  /** How large each position's vector is in the stream x [T, d], as chapter 4 counts it, the root of the mean of squares; [T]. */
+  function sizes(x, d) {
+    const size = (values) => Math.sqrt(values.reduce((a, b) => a + b * b, 0) / d);
+    return Float32Array.from({ length: x.length / d }, (_, t) => size(row(x, t, d)));
+  }
 
   /** Throws for ids that the model does not have, none, or more than it has positions for. */
   function check(model, ids, cache) {
@@ -270,7 +272,8 @@ var lab = lab || {};
 
   // ------------------------------------------------------------------------------------------------------------- the weights
 
-  /** The model in what weights.js holds: {config, ends: [ids that end a text], weights: {name: Float32Array}}. Throws an Error of one line. */
+  /** The model in what weights.js holds: {config, ends: [ids that end a text], weights: {name: Float32Array}}.
+      Throws an Error of one line. */
   lab.loadModel = (file) => {
     if (!file || !file.data || !file.tensors) throw new Error("the model's weights are not here; weights.js did not load");
     const numbers = float32(bytesOf(file.data)); // all tensors, one after the other

@@ -85,9 +85,10 @@ var lab = lab || {};
 
   // ---------------------------------------------------------------------------------------------------------------- the loop
 
-  /** Chapter 5's loop, a step at each `next()`: run the model, choose a token, append it. Yields {id, logits [V], positions, ended}:
-      how many positions this step computed, and whether the id is one that ends a text. With the cache a step feeds what is new;
-      without it, the whole text anew. It ends by itself after `tokens` tokens, an end token, or the model's last position. */
+  /** Chapter 5's loop, a step at each `next()`: run the model, choose a token, append it.
+      Yields {id, logits [V], positions, ended}: how many positions this step computed, and whether the id is one that ends a text.
+      With the cache a step feeds what is new; without it, the whole text anew. It ends by itself after `tokens` tokens, an end
+      token, or the model's last position. */
   lab.generate = function* (model, ids, tokens, { temperature = 0, topK = null, topP = null, seed = 0, cached = true } = {}) {
     const [text, generator] = [Array.from(ids), lab.generator(seed)];
     const cache = cached ? lab.newCache(model) : null;
