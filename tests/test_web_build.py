@@ -195,6 +195,10 @@ class Faults(FolderCase):
         text = '<figure id="figure-gone" data-figure="gone"><figcaption>x</figcaption></figure>'
         self.assertIn("try-it.md:7: there is no script of the figure gone", self.problem(text))
 
+    def test_a_figure_whose_id_is_another(self):
+        text = '<figure id="figure-layers" data-figure="layer"><figcaption>x</figcaption></figure>'
+        self.assertIn('try-it.md:7: <figure id="figure-layers" data-figure="layer"> is no figure', self.problem(text))
+
     def test_a_record_that_is_not_there(self):
         self.assertIn("try-it.md:7: there is no record ch04.gone", self.problem("It has <!--=ch04.gone total int-->1<!--/-->."))
 

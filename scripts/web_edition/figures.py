@@ -63,4 +63,7 @@ class Figures:
                 f"<figcaption>Figure {state['number']}. {match['caption']}</figcaption>\n</figure>"
             )
 
+        odd = re.search(r"<figure [^>]*data-figure[^>]*>", FIGURE.sub("", markup))
+        if odd:
+            raise page.problem(odd[0], f'{odd[0]} is no figure; write <figure id="figure-ID" data-figure="ID"> with a figcaption')
         return FIGURE.sub(fill, markup), found
