@@ -131,19 +131,19 @@ def _site():
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
     place = Path(tempfile.gettempdir()) / f"lab-web-{run}"
     place.mkdir(exist_ok=True)
-    lock = (place / "lock").open("w")
-    fcntl.flock(lock, fcntl.LOCK_EX)  # the first process builds, the others wait here
+    building, looking = ((place / name).open("w") for name in ("building", "looking"))
+    fcntl.flock(looking, fcntl.LOCK_SH)  # held as long as this process looks at the site
+    fcntl.flock(building, fcntl.LOCK_EX)  # the first process builds, the others wait here
     folder, failed = place / "web", place / "failed"
     if not folder.exists() and not failed.exists():
         built = start("scripts/web.py", "--into", folder)
         if built.returncode:
             failed.write_text(built.stderr, encoding="utf-8")
-    fcntl.flock(lock, fcntl.LOCK_SH)  # held as long as this process looks at the site
+    fcntl.flock(building, fcntl.LOCK_UN)
 
     def leave():
-        fcntl.flock(lock, fcntl.LOCK_UN)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(looking, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return  # another still looks at it, and removes it
         shutil.rmtree(place, ignore_errors=True)
