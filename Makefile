@@ -76,7 +76,7 @@ clean: ## remove what make made: .venv, the web edition, caches, the training's 
 	@if [ -f $(VENV)/.made ] && [ ! -L $(VENV) ]; then rm -rf $(VENV); \
 		elif [ -e $(VENV) ]; then echo "$(VENV) stays: make did not make it"; fi
 	@for made in build/web build/inference-lab.epub; do \
-		if [ -f $$made/.made-by-make-web ] || [ -f $$made ]; then rm -rf $$made; fi; done; rmdir build 2>/dev/null || true
+		if [ -f $$made/.made-by-make-web ] || [ -f $$made ]; then rm -rf $$made; fi; done; rm -rf build/.web-*.partial; rmdir build 2>/dev/null || true
 	rm -rf .cache .ruff_cache
 	find examples scripts tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

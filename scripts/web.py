@@ -8,6 +8,7 @@
 The folder is written whole or not at all, and replaces only one that this made. The same sources give the same bytes.
 """
 
+import signal
 import sys
 from pathlib import Path
 
@@ -45,4 +46,5 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a build that is told to stop takes its work folder along
     sys.exit(main())

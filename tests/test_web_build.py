@@ -202,6 +202,10 @@ class Faults(FolderCase):
     def test_a_record_that_is_not_there(self):
         self.assertIn("try-it.md:7: there is no record ch04.gone", self.problem("It has <!--=ch04.gone total int-->1<!--/-->."))
 
+    def test_half_of_a_marker(self):
+        for text in ("It has <!--=ch04.counts total int-->1.", "It has 1<!--/-->.", "It has <!--const-->1."):
+            self.assertIn("try-it.md:7: the marker <!--", self.problem(text))
+
     def test_a_diagram_that_nothing_draws(self):
         self.assertIn("try-it.md:7: a mermaid block", self.problem("```mermaid\nflowchart LR\n```"))
 

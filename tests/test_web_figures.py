@@ -198,6 +198,30 @@ class EveryFigure(unittest.TestCase):
             self.assertEqual(len(faults_in_page("x", seen, wanted)), 1, seen)
 
 
+# Every range and select of the page taken to its last value, as a reader would.
+MOVE = """
+for (const e of document.querySelectorAll("figure.take :is(input, select)")) {
+  if (e.localName === "select") e.selectedIndex = e.options.length - 1;
+  else e.value = e.max;
+  e.dispatchEvent(new Event(e.localName === "select" ? "change" : "input", { bubbles: true }));
+}
+"""
+# Figures whose controls say another state than their words do.
+APART = """
+return Object.values(book.figures).filter((figure) => {
+  const element = document.getElementById(`figure-${figure.id}`);
+  const state = Object.fromEntries(figure.controls.map((control) => {
+    const e = element.querySelector(`[name="${control.name}"]`);
+    const value = { toggle: () => e.ariaPressed === "true", choice: () => control.options[e.selectedIndex][0] }[control.kind];
+    return [control.name, value ? value() : Number(e.value)];
+  }));
+  const said = document.createElement("p");
+  said.innerHTML = book.render(figure.id, state).words;
+  return said.textContent !== element.querySelector(".words").textContent;
+}).map((figure) => figure.id);
+"""
+
+
 @slow
 class InThePage(unittest.TestCase):
     """The same through the page's own controls, and by keyboard alone."""
@@ -234,6 +258,14 @@ class InThePage(unittest.TestCase):
                 self.assertEqual((live, aria, unique, reached), (True, "polite", True, True))
                 self.assertTrue(names and all(names), names)
                 self.assertTrue(caption.startswith(f"Figure {self.ids.index(id) + 1}. "), caption)
+
+    def test_going_back_leaves_controls_and_drawing_as_one(self):
+        """A browser that goes back fills in what forms held, and asks no script."""
+        self.js(MOVE)
+        open_page(self.driver, "index.html")
+        self.driver.back()
+        self.assertEqual(self.js(APART), [])
+        open_page(self.driver, PAGE)
 
     def test_by_keyboard_alone(self):
         """Tab goes through a figure's controls in order, keys set each of them, and what the figure says changes with it."""

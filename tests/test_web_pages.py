@@ -92,6 +92,9 @@ def look(driver):
     """{check: lines of what is wrong} of the page that is open, in both widths and themes."""
     found = {"wide": driver.execute_script(TOO_WIDE), "reach": driver.execute_script(UNREACHED), "axe light": axe(driver)}
     found["headings"] = out_of_order(driver.execute_script(HEADINGS))
+    driver.execute_script("document.documentElement.style.fontSize = '200%'")  # as a reader of large letters has it
+    found["wide"] += driver.execute_script(TOO_WIDE)
+    driver.execute_script("document.documentElement.style.fontSize = ''")
     theme(driver, "dark")
     found["axe dark"] = axe(driver, "color-contrast", "link-in-text-block")  # the others do not look at colours
     at_width(driver, NARROW)

@@ -177,6 +177,7 @@ const book = {
         state[name] = value;
         draw();
       };
+      // autocomplete is off where a control has it: a browser that goes back would fill in values that the drawing does not have
       const made = (tag, properties) => Object.assign(document.createElement(tag), properties);
       if (kind === "toggle") {
         const button = made("button", { type: "button", textContent: control.label, name });
@@ -184,14 +185,14 @@ const book = {
         button.addEventListener("click", () => set(!state[name]));
         box.append(button);
       } else if (kind === "choice") {
-        const select = made("select", { id: `${id}-${name}`, name });
+        const select = made("select", { id: `${id}-${name}`, name, autocomplete: "off" });
         control.options.forEach(([value, label], i) => select.append(made("option", { value: String(i), textContent: label })));
         labels[name] = () => (select.selectedIndex = control.options.findIndex(([value]) => value === state[name]));
         select.addEventListener("change", () => set(control.options[select.selectedIndex][0]));
         box.append(made("label", { htmlFor: select.id, textContent: control.label }), select);
       } else {
         const { min, max, step } = control;
-        const input = made("input", { type: "range", id: `${id}-${name}`, name, min, max, step });
+        const input = made("input", { type: "range", id: `${id}-${name}`, name, min, max, step, autocomplete: "off" });
         const value = made("span", { className: "value" });
         value.setAttribute("aria-hidden", "true"); // the range says its value itself
         labels[name] = () => {

@@ -14,6 +14,7 @@ from scripts.transcripts import RUN
 
 BESIDE = ("forward-pass", "try-it")  # the pages beside the chapters, in the order to read them in
 LAST = ("answers",)  # of the book's files, behind those
+HALF = re.compile(r"<!--(?:=|const\b|code |run |exercises |/)[^>]*-->")  # of a marker, where no pattern found both
 EVIDENCE = "research/evidence-register.md"  # a link to it leads to the page of the evidence
 
 
@@ -91,7 +92,11 @@ def markdown(page, records, linked=True):
     new = MARKER.sub(value, text)
     for pattern in (CONST, CODE, SECTION, RUN):
         new = pattern.sub(_body, new)
-    return CLAIM.sub("", HEAD.sub("", new)), list(uses)
+    new = CLAIM.sub("", HEAD.sub("", new))
+    half = HALF.search(new)
+    if half:
+        raise page.problem(half[0], f"the marker {half[0]} has no other half; make check says what belongs there")
+    return new, list(uses)
 
 
 def _body(match):

@@ -12,7 +12,7 @@ MARK = ".made-by-make-web"
 @contextlib.contextmanager
 def whole_folder(goal):
     """A new folder beside `goal`, which takes its place at the end; on an error nothing is left of it, and `goal` is as it was."""
-    goal = Path(goal)
+    goal = Path(goal).resolve()
     check_ours(goal)
     goal.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=goal.parent, prefix=f".{goal.name}-", suffix=".partial") as work:
