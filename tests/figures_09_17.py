@@ -78,12 +78,20 @@ def from_words(ids, steps):
     return [*ids, *generate([list(ids)], model, steps, forward=forward).sequence()] if steps else list(ids)
 
 
+@cache
+def way_in(id):
+    """(start, length) of the cycle that the greedy text from one word runs into."""
+    return cycle(from_words((id,), 3 * len(bigram()[2])), 1)
+
+
 @figure("greedy")
 def greedy(steps, start, drawn):
-    """Figure 13: where the table of words is in a cycle; with a drawn word, from that word on."""
+    """Figure 13: the share of each best successor; where the table of words is in a cycle; with a drawn word, how many words
+    after it the text is in one again."""
     _, forward, words = bigram()
     whole = from_words((words.index(start),), steps)
-    found = {"steps": str(steps)}
+    best = probabilities(forward(list(range(len(words))))).max(dim=-1).values  # [V]
+    found = {"steps": str(steps)} | {f"best{i}": fixed(100 * p, 0) for i, p in enumerate(best.tolist())}
     before = {"mat": "the", "rug": "the", "saw": "cat", "": None}[drawn]
     places = [t for t, i in enumerate(whole[:-1]) if words[i] == before]  # the last word is followed by none yet
     if len(places) < 2:
@@ -92,9 +100,9 @@ def greedy(steps, start, drawn):
     at = places[1] + 1
     id = words.index(drawn)
     chance = probabilities(forward([whole[at - 1]])[0])[id].item()
-    again = cycle(from_words((id,), steps - at), 1)
     found |= {"at": str(at), "chance": fixed(100 * chance, 0)}
-    return found | ({} if again is None else {"away": str(again[0]), "again": str(again[1])})
+    away, again = way_in(id)
+    return found | ({} if steps - at < away else {"away": str(away), "again": str(again)})
 
 
 @cache
@@ -140,8 +148,8 @@ def totals(tokens, prefill):
     if prefill:
         naive, cached = flops_of_loop(config, prompt, tokens)
         found |= {
-            "naive_mflop": fixed(naive / 1e6, 1),
-            "cached_mflop": fixed(cached / 1e6, 1),
+            "naive_mflop": fixed(naive / 1e6, 3),
+            "cached_mflop": fixed(cached / 1e6, 3),
             "flop_ratio": fixed(naive / cached, 1),
         }
     return found
@@ -149,12 +157,15 @@ def totals(tokens, prefill):
 
 @figure("totals-gpt2", literals=("GPT-2",))
 def totals_gpt2(tokens, counted):
-    """Figure 17: both loops on GPT-2's shape, in positions, in positions without the prefill, or in FLOPs."""
+    """Figure 17: both loops on GPT-2's shape, in positions, in positions without the prefill, or in FLOPs; marks of the axis."""
     config, prompt, _ = published_shapes()["gpt2"]
+    most = flops_of_loop(config, prompt, 100)[0] / 1e9 if counted == "flops" else tokens_processed(prompt, 100)["naive"]
+    step = max(n * 10**power for n in (1, 2, 5) for power in range(9) if 2 * n * 10**power <= most)  # two marks at least
     found = {"tokens": str(tokens), "prompt": str(prompt)}
+    found |= {f"mark{i}": f"{mark:,}" for i, mark in enumerate(range(0, int(most) + 1, step))}
     if counted == "flops":
         naive, cached = flops_of_loop(config, prompt, tokens)
-        return found | {"naive": fixed(naive / 1e9, 1), "cached": fixed(cached / 1e9, 1), "ratio": fixed(naive / cached, 1)}
+        return found | {"naive": fixed(naive / 1e9, 3), "cached": fixed(cached / 1e9, 3), "ratio": fixed(naive / cached, 1)}
     row = tokens_processed(prompt, tokens)
     cached, ratio = ("cached", "ratio") if counted == "positions" else ("without_prefill", "ratio_without_prefill")
     return found | {"naive": f"{row['naive']:,}", "cached": f"{row[cached]:,}", "ratio": fixed(row[ratio], 1)}

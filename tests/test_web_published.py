@@ -105,6 +105,14 @@ class Figures09To17(unittest.TestCase):
         found = {counted: loops.totals_gpt2(tokens=100, counted=counted)["ratio"] for counted in ("positions", "decoding", "flops")}
         self.assertEqual(found, {"positions": "58.4", "decoding": "69.5", "flops": "42.9"})
 
+    def test_shown_flops_divide_to_the_shown_ratio(self):
+        """A reader who divides the two numbers of figure 16 or 17 gets the third."""
+        toy = [loops.totals(tokens=tokens, prefill=True) for tokens in range(1, 13)]
+        rows = [(found["naive_mflop"], found["cached_mflop"], found["flop_ratio"]) for found in toy]
+        gpt2 = [loops.totals_gpt2(tokens=tokens, counted="flops") for tokens in range(1, 101)]
+        for naive, cached, ratio in rows + [(found["naive"], found["cached"], found["ratio"]) for found in gpt2]:
+            self.assertEqual(f"{float(naive.replace(',', '')) / float(cached.replace(',', '')):.1f}", ratio)
+
 
 class Figures18To28(unittest.TestCase):
     """The cache, its bytes and faults, what a pass costs, and the loop."""

@@ -7,6 +7,7 @@ from examples.ch02.model import PUBLISHED, load
 from examples.ch03.same_id import SENTENCE
 from examples.ch03.tokens import encode, piece
 from examples.ch04.gpt2_from_scratch import PROMPT, next_tokens
+from examples.ch05.bigram import SENTENCE as BIGRAM_SENTENCE
 from examples.ch05.bigram import bigram
 from examples.ch05.generate import generate
 from examples.ch05.sampling import CANDIDATES, LOGITS
@@ -77,7 +78,10 @@ def data_09_17():
     made = generate(ids, model, PASSAGE_TOKENS, end=None).sequence()
     return {
         "candidates": {"names": list(CANDIDATES), "logits": list(LOGITS)},
-        "bigram": {"words": words, "counts": [[round(n) for n in row] for row in counts.tolist()]},
+        "bigram": {
+            **{"sentence": " ".join(BIGRAM_SENTENCE), "words": words},
+            "counts": [[round(n) for n in row] for row in counts.tolist()],
+        },
         "passage": {"prompt": [piece(i, model) for i in ids[0].tolist()], "made": [piece(i, model) for i in made]},
         "loops": {
             name: {"prompt": prompt, "n_layer": config.n_layer, "n_embd": config.n_embd, "vocab_size": config.vocab_size}

@@ -41,18 +41,20 @@ book.figure({
       book.text(4, last + 12, "cut", "start", "strong"),
       book.rect(left, last, wide, 16, "box"),
       n.discarded ? book.rect(left, last, wide * n.discarded, 16, "c2") : "",
-      book.text(396, last + 12, "{discarded}% discarded", "end", "strong"),
+      book.text(396, last + 12, n.k < n.before.length ? "{discarded}% discarded" : "nothing discarded", "end", "strong"),
     );
   },
 
   words(n) {
     const { names } = book.data.candidates;
-    if (n.k === names.length) return "All {k} words are kept, so {discarded} per cent is discarded and no share changes.";
+    if (n.k === names.length) return "All {k} words are kept, so nothing is discarded and no share changes.";
     const one = n.k === 1;
     const several = `The {k} words from “${names[0]}” to “${names[n.k - 1]}” are kept`;
     const kept = one ? `Only “${names[0]}” is kept` : several;
     const shared = "The shares of the words kept are divided by their sum, so that they make a whole again.";
     const end = one ? "One word is left, so no draw is needed: this is greedy decoding." : shared;
-    return `${kept}. The others had {discarded} per cent together, which is discarded. ${end}`;
+    const last = `“${names[n.k]}” had {discarded} per cent, which is discarded.`;
+    const rest = n.k === names.length - 1 ? last : "The others had {discarded} per cent together, which is discarded.";
+    return `${kept}. ${rest} ${end}`;
   },
 });

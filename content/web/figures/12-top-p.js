@@ -55,7 +55,7 @@ book.figure({
       book.line(x(n.p), 24, x(n.p), bottom, "c2 line dashed"),
       book.text(x(n.p), 18, "p = {p}", "middle", "strong"),
       book.line(left, bottom, left + wide, bottom, "axis"),
-      book.text(left, bottom + 20, `kept: {kept} ${n.kept === 1 ? "word" : "words"}, {mass}% together`, "start", "strong"),
+      book.text(left, bottom + 20, `kept: {kept} ${n.kept === 1 ? "word, {mass}%" : "words, {mass}% together"}`, "start", "strong"),
     );
   },
 
@@ -66,8 +66,9 @@ book.figure({
     const all = n.kept === names.length;
     const which = n.kept === 1 ? `“${names[0]}” alone is` : `${all ? "all " : ""}{kept} words are`;
     const reaches = `The bar of “${names[n.kept - 1]}” is the first that reaches the line, and it stays`;
-    const next = `${reaches}; “${names[n.kept]}” starts behind the line.`;
-    const why = all ? "No bar starts behind the line, so nothing is cut." : next;
-    return `To reach p = {p} on ${row}, ${which} kept, with {mass} per cent together. ${why}`;
+    const next = `${reaches}; “${names[n.kept]}” starts to the right of the line.`;
+    const why = all ? "No bar starts to the right of the line, so nothing is cut." : next;
+    const mass = n.kept === 1 ? "{mass} per cent" : "{mass} per cent together";
+    return `To reach p = {p} on ${row}, ${which} kept, with ${mass}. ${why}`;
   },
 });

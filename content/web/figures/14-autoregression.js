@@ -28,6 +28,8 @@ book.figure({
   words(n) {
     const token = `“${book.escape(book.visible(book.data.passage.made[n.settled]))}”`;
     const rest = n.settled ? `the {prompt} of the prompt and the {settled} settled before` : "those of the prompt";
-    return `Step {step} reads {read} tokens, ${rest}, and chooses ${token}. At the next step that token is part of what is read.`;
+    const next = "At the next step that token is part of what is read.";
+    const end = n.step === n.last ? "No step follows, so nothing reads that token." : next;
+    return `Step {step} reads {read} tokens, ${rest}, and chooses ${token}. ${end}`;
   },
 });

@@ -24,8 +24,8 @@ book.figure({
     cached: book.int(n.cached),
     ratio: book.fixed(n.ratio, 1),
     ...(n.flops && {
-      naive_mflop: book.fixed(n.flops.naive / 1e6, 1),
-      cached_mflop: book.fixed(n.flops.cached / 1e6, 1),
+      naive_mflop: book.fixed(n.flops.naive / 1e6, 3),
+      cached_mflop: book.fixed(n.flops.cached / 1e6, 3),
       flop_ratio: book.fixed(n.flops.naive / n.flops.cached, 1),
     }),
   }),
