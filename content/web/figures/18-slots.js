@@ -14,7 +14,7 @@ book.figure({
   shown: (n) => Object.fromEntries(Object.entries(n).map(([key, value]) => [key, book.int(value)])),
 
   draw(n) {
-    const [left, pitch, width] = [8, 32.2, 27];
+    const [left, pitch, width] = [8, 32.2, 29];
     const columns = Array.from({ length: 12 }, (_, i) => {
       const x = left + pitch * i;
       const middle = x + width / 2;

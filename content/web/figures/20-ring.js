@@ -47,7 +47,7 @@ book.figure({
     const slots = Array.from({ length: 8 }, (_, i) => {
       const angle = (2 * Math.PI * i) / 8 - Math.PI / 2;
       const [x, y] = [cx + r * Math.cos(angle), cy + r * Math.sin(angle)];
-      const [ix, iy] = [cx + 52 * Math.cos(angle), cy + 52 * Math.sin(angle) + 5];
+      const [ix, iy] = [cx + 40 * Math.cos(angle), cy + 40 * Math.sin(angle) + 5];
       const filled = i < n.held.length;
       const read = filled && n.held[i] >= n.first;
       const kind = !filled ? "box dashed" : i === n.slot ? "lit" : read ? "c1 box soft" : "box";

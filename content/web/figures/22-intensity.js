@@ -38,11 +38,11 @@ book.figure({
   }),
 
   draw(n) {
-    const [left, right, bottom] = [20, 384, 186];
+    const [left, right, bottom] = [20, 376, 190];
     const x = (intensity) => left + ((right - left) * (Math.log2(intensity) + 2)) / 12; // 0.25 to 1,024, each step twice the last
     const marks = [0.25, 1, 4, 16, 64, 256, 1024].map((mark) => [
       book.line(x(mark), bottom, x(mark), bottom + 5, "axis"),
-      book.text(x(mark), bottom + 20, mark < 1 ? String(mark) : book.int(mark), mark === 1024 ? "end" : "middle"),
+      book.text(x(mark), bottom + 20, mark < 1 ? String(mark) : book.int(mark), "middle"),
     ]);
     const ridge = x(n.ridge);
     // a point, and above it its name and number, on its own side of the ridge
@@ -56,18 +56,18 @@ book.figure({
     const low = ridge < 200;
     const zone = (at, anchor, what) => ["waits for", what].map((line, i) => book.text(at, 46 + 16 * i, line, anchor, "small"));
     return book.svg(
-      242,
+      246,
       "A scale of FLOPs a byte, each mark four times the last, with the prefill, the decode step and the machine’s ridge on it",
-      book.rect(ridge, 30, right - ridge + 14, bottom - 30, "c3 soft"),
+      book.rect(ridge, 30, 398 - ridge, bottom - 30, "c3 soft"),
       book.line(ridge, 24, ridge, bottom, "line dashed"),
       book.text(low ? ridge + 6 : ridge - 6, 20, "ridge: {ridge}", low ? "start" : "end", "strong"),
-      zone(ridge - 6, "end", "memory"),
-      zone(ridge + 6, "start", "arithmetic"),
-      point(112, "prefill", "prefill", 28, (cx, cy) => book.circle(cx, cy, 7, "c1")),
-      point(168, "decode step", "decode", 44, (cx, cy) => book.rect(cx - 6, cy - 6, 12, 12, "c2")),
+      zone(ridge - 4, "end", "memory"),
+      zone(ridge + 4, "start", "arithmetic"),
+      point(116, "prefill", "prefill", 28, (cx, cy) => book.circle(cx, cy, 7, "c1")),
+      point(172, "decode step", "decode", 44, (cx, cy) => book.rect(cx - 6, cy - 6, 12, 12, "c2")),
       book.line(left, bottom, right, bottom, "axis"),
       marks,
-      book.text((left + right) / 2, 234, "FLOPs for each byte of weights", "middle"),
+      book.text((left + right) / 2, 238, "FLOPs for each byte of weights", "middle"),
     );
   },
 

@@ -74,7 +74,7 @@ book.figure({
       closed ? "" : [book.line(30, 116, 50, 134, "c2 line strong"), book.line(50, 116, 30, 134, "c2 line strong")],
       book.arrow(322, 68, 286, 112, reading ? "c1 line strong" : "c1 line"),
       book.arrow(290, 126, 336, 70, reading ? "c2 line strong" : "c2 line"),
-      book.text(300, 90, "write", "end", reading ? "strong" : ""),
+      book.text(294, 88, "write", "end", reading ? "strong" : ""),
       book.text(320, 114, "read", "start", reading ? "strong" : ""),
       boxes,
       slots,
