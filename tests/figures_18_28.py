@@ -51,7 +51,10 @@ def lengths(prompt, emitted):
     return found
 
 
-@figure("slots")
+CELLS = tuple(f"{kind}{i}" for kind in "pt" for i in range(1, 8))  # names of tokens: of the prompt, and of those emitted
+
+
+@figure("slots", literals=CELLS)
 def slots(prompt, emitted):
     """Figure 18: the pairs that the cache holds when a token has been chosen, by running the loop."""
     held = [0, *(pairs for _, pairs in lengths(prompt, emitted))] if emitted else [0, 0]
@@ -80,25 +83,28 @@ def context(context, number):
 
 @cache
 def ring_of(fed):
-    """(before, after): which position each slot of chapter 10's ring of 8 holds, None for an empty one, around the last write."""
+    """Which position each slot of chapter 10's ring of 8 holds, None for an empty one: before the first write, and after each."""
     cache_, seen = RingCache(load("embedded"), capacity=8), [[None] * 8]
     for position in range(fed):
         cache_.advance(torch.tensor([[position]]))  # the ids that it keeps are the positions themselves
         live = min(cache_.length, 8)
         seen.append(cache_.ids[0, :live].tolist() + [None] * (8 - live))
-    return seen[-2], seen[-1]
+    return seen
 
 
 @figure("ring")
 def ring(fed, window):
     """Figure 20: what the ring of `wrong_caches.py` holds, and what the newest token would have to read."""
-    before, after = ring_of(fed)
+    *earlier, after = ring_of(fed)
+    before = earlier[-1]
     slot = next(i for i in range(8) if before[i] != after[i])
     needed = set(range(max(0, fed - window) if window else 0, fed))
     numbers = {"slots": len(after), "position": fed - 1, "slot": slot, "needed": len(needed), "lost": len(needed - set(after))}
+    held = {i: {row[i] for row in earlier} & needed - set(after) for i in range(8)}  # what a slot has held and lost
+    gone = {f"lost{i}": ", ".join(map(str, sorted(positions))) for i, positions in held.items() if positions}
     numbers |= {"window": window} if window else {}
     numbers |= {} if before[slot] is None else {"over": before[slot]}
-    return texts(numbers | {f"slot{i}": i for i in range(8)} | {f"at{i}": t for i, t in enumerate(after) if t is not None})
+    return texts(numbers | {f"slot{i}": i for i in range(8)} | {f"at{i}": t for i, t in enumerate(after) if t is not None}) | gone
 
 
 @figure("position", literals=("0",))
@@ -120,7 +126,7 @@ def machines():
     return [(4, ridges["float32"]), (2, ridges["bfloat16"]), (2, sheet["flop_per_s"] / sheet["bytes_per_s"])]
 
 
-@figure("intensity", literals=("1", "4", "16", "64", "256", "1,024", "16 bits", "float32", "bfloat16", "H100"))
+@figure("intensity", literals=("0.25", "1", "4", "16", "64", "256", "1,024", "16 bits", "float32", "bfloat16", "H100"))
 def intensity(power, machine):
     """Figure 22: chapter 11's rule for a prompt and for a decode step, and the ridge."""
     number, ridge = machines()[machine]
@@ -237,7 +243,7 @@ def passage_prompt():
     return encode(PASSAGE, load("embedded")).shape[1]
 
 
-@figure("closed-loop")
+@figure("closed-loop", literals=CELLS)
 def closed_loop(step, closed):
     """Figure 28: tokens and pairs at each stage of each turn, by running the loop."""
     prompt, stages = passage_prompt(), 6

@@ -14,14 +14,15 @@ book.figure({
   shown: (n) => Object.fromEntries(Object.entries(n).map(([key, value]) => [key, book.int(value)])),
 
   draw(n) {
-    const [left, pitch, width] = [8, 32.2, 27];
+    const [left, pitch, width] = [8, 32.2, 29];
     const columns = Array.from({ length: 12 }, (_, i) => {
       const x = left + pitch * i;
       const middle = x + width / 2;
       const newest = n.emitted > 0 && i === n.tokens - 1;
       const kind = newest ? "lit" : i < n.prompt ? "done" : "c3 box soft";
       const token = i < n.tokens ? book.rect(x, 34, width, 28, kind, { rx: 3 }) : "";
-      const mark = newest ? book.text(middle, 53, "new", "middle", "small") : "";
+      const name = newest ? "new" : i < n.prompt ? `p${i + 1}` : `t${i - n.prompt + 1}`;
+      const mark = i < n.tokens ? book.text(middle, 53, name, "middle", "small") : "";
       if (i >= n.pairs) return [token, mark, book.rect(x, 92, width, 60, "box dashed", { rx: 3 })];
       const now = i >= n.pairs - n.fed;
       const halves = [
@@ -37,20 +38,22 @@ book.figure({
     return book.svg(
       222,
       "Above, a cell for each token of the text; below, the slots of the cache, each empty or with a key and a value",
-      book.text(left, 22, "text: {tokens} tokens", "start", "strong"),
+      book.text(left, 22, `text: {tokens} ${n.tokens === 1 ? "token" : "tokens"}`, "start", "strong"),
       columns,
-      book.text(left, 188, "cache: {pairs} pairs of a key and a value", "start", "strong"),
+      book.text(left, 188, `cache: {pairs} ${n.pairs === 1 ? "pair" : "pairs"} of a key and a value`, "start", "strong"),
       n.emitted ? book.line(left, 207, left + 20, 207, "line strong") : "",
       n.emitted ? book.text(left + 28, 212, "written by the pass that chose “new”: {fed}") : "",
     );
   },
 
   words(n) {
-    if (!n.emitted) return "The text is the prompt of {prompt}. Nothing has been fed yet, so the cache is empty: it " +
-      "holds {pairs} pairs.";
-    const text = "With {emitted} emitted behind the prompt’s {prompt} the text has {tokens} tokens. The cache holds " +
-      "{pairs} pairs, one fewer";
-    const pass = n.emitted === 1 ? "wrote {fed}, those of the prompt" : "wrote {fed}, and changed no older pair";
+    const prompt = `{prompt} ${n.prompt === 1 ? "token" : "tokens"}`;
+    if (!n.emitted) return `The text is the prompt, ${prompt}. Nothing has been fed yet, so the cache is empty: it holds ` +
+      "{pairs} pairs.";
+    const text = `The prompt has ${prompt}, and {emitted} more ${n.emitted === 1 ? "has" : "have"} been emitted, so the text has ` +
+      `{tokens} tokens. The cache holds {pairs} ${n.pairs === 1 ? "pair" : "pairs"}, one fewer`;
+    const first = n.fed === 1 ? "wrote {fed} pair, that of the prompt" : "wrote {fed} pairs, those of the prompt";
+    const pass = n.emitted === 1 ? first : "wrote {fed} pair, and changed no older one";
     return `${text}: the newest token has been chosen and not yet fed. The pass that chose it ${pass}.`;
   },
 });

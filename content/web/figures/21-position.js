@@ -55,7 +55,7 @@ book.figure({
   },
 
   words(n) {
-    if (!n.drift) return "When the newest token comes, the cache holds {right} positions, so its own is {right}, and it is " +
+    if (!n.drift) return "When the newest token comes, the cache holds {right} pairs, so its own is {right}, and it is " +
       "given {got}. The drift is {drift}, at every token.";
     return "The newest token belongs at position {right}, which is the cache's length, and is given {got}: a drift of " +
       "{drift}. The drift of each new token is its whole position. Every number is a valid position, so no error is raised.";

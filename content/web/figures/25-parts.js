@@ -63,7 +63,7 @@ book.figure({
       book.rect(x, at.positions, wide, height(n.positions), "c4"),
       book.rect(x, at.tokens, wide, height(n.tokens), "c1"),
       book.line(x, top, x + wide, top, "line strong"),
-      label(21, top, ["final norm: {last_percent} %", "strong"]),
+      label(21, top, ["final norm: {last_percent} %", "strong"], ["(its line is thicker than to scale)", ""]),
       label(
         Math.min(middle, bottom - 100),
         middle,
@@ -79,6 +79,6 @@ book.figure({
   words: () =>
     "Of {total} parameters {blocks_percent} per cent are in the {layers} blocks, most of them in the feed-forward networks. " +
       "Of the rest the token table has {tokens} ({tokens_percent} per cent), the position table {positions} " +
-      "({positions_percent} per cent) and the final norm {last}. The logits are made by the token table once more, so " +
-      "there is no other head.",
+      "({positions_percent} per cent) and the final norm {last}. The logits are made by the token table once more, " +
+      "so unembedding has no weights of its own.",
 });

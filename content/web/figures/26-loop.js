@@ -59,7 +59,7 @@ book.figure({
     },
     {
       line: "text =",
-      says: "The chosen token is put behind the text. The cache does not hold it yet",
+      says: "The chosen token is appended to the text. The cache does not hold it yet",
       see: [["slots", 18, 5, "the cache’s slots"]],
     },
     {

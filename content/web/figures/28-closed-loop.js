@@ -55,14 +55,16 @@ book.figure({
     const slots = Array.from({ length: 10 }, (_, i) => {
       const fresh = n.stage === 2 && i >= n.held && i < n.pairs;
       const kind = i >= n.pairs ? "box dashed" : fresh ? "lit" : "c1 box soft";
-      return book.rect(72 + 21 * i, 112, 17, 28, kind, { rx: 2 });
+      const name = i < n.prompt ? `p${i + 1}` : `t${i - n.prompt + 1}`;
+      const label = i < n.pairs ? book.text(70.5 + 22 * i, 131, name, "middle", "small") : "";
+      return [book.rect(61 + 22 * i, 112, 19, 28, kind, { rx: 2 }), label];
     });
     const chosen = n.stage >= 4 ? `chosen: “${book.visible(made[n.turn])}”` : "";
     const reading = n.stage === 2;
     const back = closed ? "line" : "line faint dashed";
     const svg = book.svg(
       262,
-      "Six stages in a ring, from ids by the blocks and the logits to the choice, with the cache in the middle",
+      "Six stages in a circle, from ids by the blocks and the logits to the choice, with the cache in the middle",
       book.arrow(116, 44, 144, 44),
       book.arrow(254, 44, 282, 44),
       book.arrow(370, 68, 370, 178),
@@ -72,10 +74,12 @@ book.figure({
       closed ? "" : [book.line(30, 116, 50, 134, "c2 line strong"), book.line(50, 116, 30, 134, "c2 line strong")],
       book.arrow(322, 68, 286, 112, reading ? "c1 line strong" : "c1 line"),
       book.arrow(290, 126, 336, 70, reading ? "c2 line strong" : "c2 line"),
+      book.text(294, 88, "write", "end", reading ? "strong" : ""),
+      book.text(320, 114, "read", "start", reading ? "strong" : ""),
       boxes,
       slots,
-      book.text(72, 104, "cache: {pairs} pairs", "start", reading ? "strong" : ""),
-      book.text(72, 160, "append new pairs, read all"),
+      book.text(61, 104, "cache: {pairs} pairs", "start", reading ? "strong" : ""),
+      book.text(61, 160, "one slot for each position"),
       book.text(200, 252, chosen, "middle", "strong"),
     );
     return `<ol class="cells">${cells.join("")}</ol>${svg}`;
@@ -85,10 +89,11 @@ book.figure({
     if (n.stopped) return "The loop is open. One pass has made {emitted} token, and nothing feeds it back: the text stays at " +
       "{tokens} tokens, and the cache at {pairs} pairs.";
     const fed = n.turn ? "the newest token, {fed} id" : "the prompt, {fed} ids";
+    const slots = n.fed === 1 ? "the {fed} new position gets a slot" : "each of the {fed} new positions gets a slot";
     const stages = [
       `Turn {turn} is fed ${fed}. The cache holds {held} pairs.`,
       "Turn {turn}: each id becomes a row of the token table, and its position is added, counted from {held}.",
-      "Turn {turn}: every block appends a key and a value for each new position, {fed} in all, and reads all {pairs} pairs.",
+      `Turn {turn}: ${slots}. Every block writes its key and value there, and reads its own of all {pairs} pairs.`,
       "Turn {turn}: the last position becomes logits, one score for each token of the vocabulary.",
       "Turn {turn}: one token is chosen from the scores, here the best one.",
       "Turn {turn}: the token is appended. The text has {tokens} tokens, {emitted} of them new, and the cache {pairs} pairs.",
