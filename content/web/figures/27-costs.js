@@ -58,7 +58,7 @@ book.figure({
       row("weights read, GiB", "weights"),
       row("cache read, MiB", "read"),
       row("cache written, MiB", "written"),
-      row("FLOPs a byte", "intensity"),
+      row("FLOPs a byte of weights", "intensity"),
     ];
     const heads = ["prefill", "decode", "no cache"].map((head) => `<th scope="col">${head}</th>`).join("");
     return `<table class="numbers small"><thead><tr><td></td>${heads}</tr></thead><tbody>${rows.join("")}</tbody></table>`;
