@@ -209,7 +209,7 @@ class TryIt(TryPage):
         self.part("influence")
         for j, (head, text) in enumerate(zip(self.texts("#try-influence thead th"), becomes, strict=True)):
             self.assertEqual(head, f"{j} {as_shown(decode([ids[j]], self.model))} → {text}")
-        self.js("document.querySelector('#try-influence td[data-row=\"3\"][data-column=\"2\"]').focus()")
+        self.js('document.querySelector(\'#try-influence td[data-row="3"][data-column="2"]\').focus()')
         at = f"position 2, “{as_shown(decode([ids[2]], self.model))}”"
         self.assertTrue(self.words("influence").startswith(f"When the token at {at}, becomes “{becomes[2]}”, a logit changes by"))
 
