@@ -158,7 +158,7 @@ class TryIt(TryPage):
                 run(self.model, ids, trace=trace)
                 layers = [trace["embedding", None], *(trace["residual", i] for i in range(self.model.config.n_layer))]
                 last = self.model.config.n_layer - 1
-                names = ["embedding", *(f"after layer {i}" for i in range(last + 1))]  # counted from 0, as the heads' layers are
+                names = ["embedding", *(f"layer {i}" for i in range(last + 1))]  # counted from 0, as the heads' layers are
                 self.assertEqual(self.texts("#try-sizes tbody th"), names)
                 rows = self.cells("#try-sizes tbody tr", "[cell.dataset.value, cell.textContent]")
                 both = rows[0][0][1], rows[-1][0][1]

@@ -121,12 +121,12 @@ const views = {
       return `<td data-value="${x}" data-name="${name}"><span class="number">${views.size(x)}</span>${views.bar(x / top)}</td>`;
     };
     const body = rows.map(({ sizes, whole, rest }, layer) => [
-      `<th scope="row">${layer ? `after layer ${layer - 1}` : "embedding"}</th>`,
+      `<th scope="row">${layer ? `layer ${layer - 1}` : "embedding"}</th>`,
       cell(whole, "whole"),
       cell(rest, "rest"),
       ...sizes.map((x, t) => cell(x, t)),
     ]);
-    const whole = views.columns(["stream", "all", "without position 0"]);
+    const whole = views.columns(["stream after", "all", "without position 0"]);
     const table = views.table("try-sizes", [...whole, ...labels.map((label) => views.head(label, "col"))], body);
     return views.scroll("RMS of the stream by layer and position", table);
   },
