@@ -126,7 +126,8 @@ class Site(unittest.TestCase):
             stores = [e for e in tree.iter("script") if e.get("id") == "records"]
             records = json.loads(stores[0].text) if stores else {}
             links = [e for e in tree.iter("a") if e.get("data-at")]
-            found = [(unquote(e.get("href")).partition("#")[2], e.get("data-at"), "".join(e.itertext())) for e in links]
+            texts = [" ".join("".join(e.itertext()).split()) for e in links]
+            found = [(unquote(e.get("href")).partition("#")[2], e.get("data-at"), text) for e, text in zip(links, texts, strict=True)]
             self.assertEqual({ref for ref, _, _ in found}, set(records), name)
             marked = MARKER.finditer(manuscripts[name].read_text(encoding="utf-8")) if name in manuscripts else ()
             wanted = [(m["ref"], m["path"], shown_as(m)) for m in marked]
@@ -144,6 +145,8 @@ class Site(unittest.TestCase):
         self.assertEqual(wanted - set(self.ids["evidence"]), set())
 
     def test_search_index(self):
+        from scripts.web_edition.search import CLOSING
+
         text = (self.folder / "assets" / "search.js").read_text(encoding="utf-8")
         index = json.loads(text[text.index("{") : text.rindex("}") + 1])
         for page, anchor, *_ in index["sections"]:
@@ -161,8 +164,9 @@ class Site(unittest.TestCase):
         self.assertIn(("04-chapter", "what-the-mask-does"), sections("mask"))
         self.assertIn("04-chapter", {page for page, _ in sections("124439808")})
         softmax = sections("softmax")  # in the order of the index: the definition, the pages and chapters, what closes a chapter
-        self.assertEqual(softmax[0], ("terms", "softmax"))
-        self.assertEqual(softmax[-1][1], "review-questions")
+        self.assertEqual(softmax[0][0], "terms")
+        self.assertIn(("terms", "softmax"), softmax)
+        self.assertIn(softmax[-1][1], CLOSING)
         self.assertLess(softmax.index(("forward-pass", "temperature")), softmax.index(("04-chapter", "what-it-costs")))
         self.assertEqual(list(index["words"]), sorted(index["words"]))
 

@@ -297,7 +297,8 @@ class ByKeyboard(InBrowser):
 
     def test_search(self):
         self.assertRegex(self.search("temperature"), r"^\d+ sections")
-        first = self.js("return document.querySelector('#found a').getAttribute('href')")
+        first, second = self.js("return [...document.querySelectorAll('#found a')].slice(0, 2).map((a) => a.getAttribute('href'))")
+        self.assertEqual((first, second), ("terms.html#temperature", "forward-pass.html#temperature"))  # the definition leads
         self.press("ARROW_DOWN")
         self.assertEqual(self.js("return document.querySelector('#found [aria-selected=true]').getAttribute('href')"), first)
         self.press("ENTER")

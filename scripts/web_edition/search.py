@@ -21,7 +21,7 @@ import itertools
 import json
 import re
 
-from scripts.web_edition.pandoc import plain
+from scripts.web_edition.pandoc import nodes, plain
 from scripts.web_edition.source import BESIDE
 
 WORD = re.compile(r"[^\W_]+(?:[.,]\d+)*", re.U)
@@ -50,7 +50,7 @@ def index(pages):
     numbers, sections, places = {page.name: i for i, page in enumerate(pages)}, [], {}
     for number, (page, anchor, heading, blocks) in enumerate(sorted(found, key=lambda one: _rank(*one[:2]))):
         text = plain([block for block in blocks if not printed(block)])
-        sections.append([numbers[page.name], anchor, heading, *([plain(blocks[0])] if page.name == "terms" else [])])
+        sections.append([numbers[page.name], anchor, heading, *(_shown(blocks[0]) if page.name == "terms" else [])])
         in_heading = words(heading)
         for word in in_heading | words(text):
             places.setdefault(word, []).append((number, word in in_heading))
@@ -76,7 +76,14 @@ def defined(page):
         for (name,), meanings in items:  # the name is one span, which has the anchor
             blocks = [block for meaning in meanings for block in meaning]
             cut = [list(itertools.takewhile(lambda node: node["t"] != "Link", block["c"])) for block in blocks]
-            yield name["c"][0][0], plain(name), [{"t": "Plain", "c": inlines} for inlines in cut]
+            term = plain([node for node in name["c"][1] if node["t"] != "Math"]).rstrip(",")
+            yield name["c"][0][0], term, [{"t": "Plain", "c": inlines} for inlines in cut]
+
+
+def _shown(definition):
+    """[a definition as text], [] for one with a formula that is more than a name."""
+    formulas = (plain(node) for node in nodes(definition) if node["t"] == "Math")
+    return [plain(definition)] if all(formula.isalnum() for formula in formulas) else []
 
 
 def in_sections(page):

@@ -10,7 +10,7 @@ ANCHOR = "key-terms"
 HEAD = """# Terms
 
 What the chapters' sections "Key terms" define, in the order of the alphabet. Each definition leads to its chapter, and to the
-section in which that chapter first uses the term, where the section sets it apart. A term that two chapters define has both definitions.
+section in which that chapter first uses the term, where it is set apart there. A term of two chapters has both definitions.
 """
 
 
