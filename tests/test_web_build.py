@@ -127,8 +127,9 @@ class Site(unittest.TestCase):
             records = json.loads(stores[0].text) if stores else {}
             links = [e for e in tree.iter("a") if e.get("data-at")]
             texts = [" ".join("".join(e.itertext()).split()) for e in links]
-            found = [(unquote(e.get("href")).partition("#")[2], e.get("data-at"), text) for e, text in zip(links, texts, strict=True)]
-            self.assertEqual({ref for ref, _, _ in found}, set(records), name)
+            refs = [unquote(e.get("href")).partition("#")[2] for e in links]
+            found = list(zip(refs, [e.get("data-at") for e in links], texts, strict=True))
+            self.assertEqual(set(refs), set(records), name)
             marked = MARKER.finditer(manuscripts[name].read_text(encoding="utf-8")) if name in manuscripts else ()
             wanted = [(m["ref"], m["path"], shown_as(m)) for m in marked]
             self.assertEqual(sorted(found), sorted(wanted), name)
