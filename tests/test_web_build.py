@@ -13,6 +13,7 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 
 from examples.lab.script import BadInput
+from scripts.markers import MARKER, pages
 from tests.browser import missing_modules
 from tests.support import ROOT, FolderCase, slow
 
@@ -38,6 +39,11 @@ def parsed(path):
 def files(folder):
     """{path: bytes} of all files below a folder."""
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def shown_as(marker):
+    """The text of the link that a marker becomes."""
+    return "The record of this table" if marker["form"].startswith("table") else " ".join(marker["body"].split())
 
 
 @needs
@@ -113,12 +119,20 @@ class Site(unittest.TestCase):
         self.assertEqual(numbers, set(range(1, FIGURES + 1)))
 
     def test_numbers_lead_to_their_records(self):
+        """Each to the record and the place in it that its marker names, at which the value is looked up."""
+        manuscripts = {path.stem: path for path in pages(ROOT) if path.name != "README.md"}
         shown = 0
         for name, tree in self.trees.items():
             stores = [e for e in tree.iter("script") if e.get("id") == "records"]
             records = json.loads(stores[0].text) if stores else {}
-            links = {unquote(e.get("href")).partition("#")[2] for e in tree.iter("a") if e.get("class") == "ev"}
-            self.assertEqual(links, set(records), name)
+            links = [e for e in tree.iter("a") if e.get("data-at")]
+            texts = [" ".join("".join(e.itertext()).split()) for e in links]
+            refs = [unquote(e.get("href")).partition("#")[2] for e in links]
+            found = list(zip(refs, [e.get("data-at") for e in links], texts, strict=True))
+            self.assertEqual(set(refs), set(records), name)
+            marked = MARKER.finditer(manuscripts[name].read_text(encoding="utf-8")) if name in manuscripts else ()
+            wanted = [(m["ref"], m["path"], shown_as(m)) for m in marked]
+            self.assertEqual(sorted(found), sorted(wanted), name)
             for ref, record in records.items():
                 self.assertTrue({"claim", "kind", "model", "limits"} <= record.keys(), ref)
             shown += len(links)
@@ -132,26 +146,46 @@ class Site(unittest.TestCase):
         self.assertEqual(wanted - set(self.ids["evidence"]), set())
 
     def test_search_index(self):
+        from scripts.web_edition.search import CLOSING
+
         text = (self.folder / "assets" / "search.js").read_text(encoding="utf-8")
         index = json.loads(text[text.index("{") : text.rindex("}") + 1])
-        for page, anchor, _, _ in index["sections"]:
-            self.assertTrue(not anchor or anchor in self.ids[page], (page, anchor))
+        for page, anchor, *_ in index["sections"]:
+            name = index["pages"][page][0]
+            self.assertTrue(not anchor or anchor in self.ids[name], (name, anchor))
 
         def sections(word):
             at, found = 0, []
             for part in index["words"][word].split(","):
                 at += int(part.rstrip("*"), 36)
-                found.append(tuple(index["sections"][at][:2]))
+                page, anchor, *_ = index["sections"][at]
+                found.append((index["pages"][page][0], anchor))
             return found
 
         self.assertIn(("04-chapter", "what-the-mask-does"), sections("mask"))
         self.assertIn("04-chapter", {page for page, _ in sections("124439808")})
+        softmax = sections("softmax")  # in the order of the index: the definition, the pages and chapters, what closes a chapter
+        self.assertEqual(softmax[0][0], "terms")
+        self.assertIn(("terms", "softmax"), softmax)
+        self.assertIn(softmax[-1][1], CLOSING)
+        self.assertLess(softmax.index(("forward-pass", "temperature")), softmax.index(("04-chapter", "what-it-costs")))
         self.assertEqual(list(index["words"]), sorted(index["words"]))
 
     def test_terms(self):
         terms = ["".join(e.itertext()).strip() for e in self.trees["terms"].iter("dt")]
         self.assertIn("Residual stream", terms)
         self.assertEqual(terms, sorted(terms, key=lambda term: re.sub(r"[^\w ]", "", term).casefold()))
+        self.assertEqual(len(terms), len(set(terms)))
+        self.assertLessEqual({"Softmax", "Attention", "Vocabulary", "Position", "Pair"}, set(terms))
+        (both,) = [
+            [part for part in list_ if part.tag in ("dt", "dd")][at + 1 : at + 3]
+            for list_ in self.trees["terms"].iter("dl")
+            for at, part in enumerate(list_)
+            if part.tag == "dt" and "".join(part.itertext()).strip() == "Prefill"
+        ]
+        self.assertEqual([part.tag for part in both], ["dd", "dd"])
+        for part, chapter in zip(both, (1, 10), strict=True):
+            self.assertIn(f"Chapter {chapter}", "".join(part.itertext()))
 
     def test_two_builds_give_the_same_bytes(self):
         from scripts.web_edition import site

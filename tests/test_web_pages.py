@@ -59,7 +59,7 @@ return [...document.querySelectorAll("figure[data-figure]")].map((figure) => [fi
 # The records that a page keeps, and those that its numbers link to.
 RECORDS = """
 const store = document.getElementById("records");
-const linked = [...document.querySelectorAll("a.ev")].map((a) => decodeURIComponent(a.hash.slice(1)));
+const linked = [...document.querySelectorAll("a[data-at]")].map((a) => decodeURIComponent(a.hash.slice(1)));
 return [store ? JSON.parse(store.textContent) : {}, linked];
 """
 
@@ -269,7 +269,7 @@ class WithoutJavaScript(InBrowser):
         open_page(self.driver, "04-chapter.html")
         shown = "return [...document.querySelectorAll('.js-only, .find')].filter((e) => e.checkVisibility()).length"
         self.assertEqual(self.js(shown), 0)
-        self.click(self.driver.find_element("css selector", "a.ev"))
+        self.click(self.driver.find_element("css selector", "a[data-at]"))
         self.assertIn("/evidence.html#", self.driver.current_url)  # a number is a link to its record
         self.assertTrue(self.js("return document.querySelector(':target') !== null"))
 
@@ -300,7 +300,8 @@ class ByKeyboard(InBrowser):
 
     def test_search(self):
         self.assertRegex(self.search("temperature"), r"^\d+ sections")
-        first = self.js("return document.querySelector('#found a').getAttribute('href')")
+        first, second = self.js("return [...document.querySelectorAll('#found a')].slice(0, 2).map((a) => a.getAttribute('href'))")
+        self.assertEqual((first, second), ("terms.html#temperature", "forward-pass.html#temperature"))  # the definition leads
         self.press("ARROW_DOWN")
         self.assertEqual(self.js("return document.querySelector('#found [aria-selected=true]').getAttribute('href')"), first)
         self.press("ENTER")
@@ -321,12 +322,13 @@ class ByKeyboard(InBrowser):
         open_page(self.driver, "04-chapter.html")
         records = load_records(ROOT)
         for at in (0, 3):
-            link = self.driver.find_elements("css selector", "a.ev")[at]
+            link = self.driver.find_elements("css selector", "a[data-at]")[at]
             id = link.get_attribute("href").partition("#")[2]
             self.js("arguments[0].focus()", link)
             self.press("ENTER")
             text = self.js("return document.querySelector('#record:popover-open').innerText")
             self.assertIn(claim_of(records[id]), text)
+            self.assertTrue(text.startswith(f"{link.text} stands at {link.get_attribute('data-at')} in the record"), text[:200])
             self.assertIn(records[id].get("kind", "published"), text)
             self.assertIn("record", self.focused())
             self.press("ESCAPE")

@@ -5,7 +5,7 @@
 (() => {
   const store = document.getElementById("records");
   if (!store || !HTMLElement.prototype.showPopover) return;
-  /** {id: {claim, kind, command, model, machine, threads, date, limits}} */
+  /** {id: {claim, kind, command, model, machine, threads, date, limits}}; no command where it is the usual one */
   const records = JSON.parse(store.textContent);
 
   const meanings = {
@@ -23,15 +23,27 @@
 
   const box = made("div", { id: "record", popover: "auto", tabIndex: -1 });
   box.setAttribute("role", "dialog");
-  box.setAttribute("aria-labelledby", "record-claim");
+  box.setAttribute("aria-labelledby", "record-pressed record-claim");
   let opener = null;
 
   const idOf = (link) => decodeURIComponent(link.hash.slice(1));
 
+  /** What was pressed, as it is shown, and where it stands in the record: a path into its values, or from its own fields on. */
+  const pressed = (link) => {
+    const at = made("code", { textContent: link.dataset.at.replace(/^\./, "") });
+    const where = link.dataset.at.startsWith(".") ? "in the record" : "in the record's values";
+    const table = link.closest(".source");
+    const words = [table ? "This table" : made("b", { textContent: link.textContent }), table ? " is " : " stands at ", at, ` ${where}.`];
+    return made("p", { id: "record-pressed", className: "pressed" }, ...words);
+  };
+
+  /** The command that makes a record of the repository; what was printed elsewhere has none. */
+  const commandOf = (id, record) => record.command || (!record.kind.startsWith("published") && `make evidence ONLY=${id}`);
+
   /** The rows of a record that has them: [name, text or element]. */
-  const rows = (record) => [
+  const rows = (record, command) => [
     ["Kind", meanings[record.kind] || record.kind],
-    ["Made by", record.command && made("code", { textContent: record.command })],
+    ["Made by", command && made("code", { textContent: command })],
     ["Model", record.model],
     ["Machine", record.machine],
     ["Threads", record.threads],
@@ -40,14 +52,15 @@
   ];
 
   const fill = (link) => {
-    const record = records[idOf(link)];
+    const [id, record] = [idOf(link), records[idOf(link)]];
     const list = made("dl");
-    for (const [name, value] of rows(record)) {
+    for (const [name, value] of rows(record, commandOf(id, record))) {
       if (value) list.append(made("dt", { textContent: name }), made("dd", {}, value));
     }
     const close = made("button", { type: "button", className: "close", textContent: "Close" });
     close.addEventListener("click", () => box.hidePopover());
     box.replaceChildren(
+      pressed(link),
       made("p", { id: "record-claim", className: "claim", textContent: record.claim }),
       list,
       made("p", { className: "more" }, made("a", { href: link.getAttribute("href"), textContent: "The whole record" }), close),
@@ -98,7 +111,7 @@
   let closing = null;
   document.addEventListener("pointerdown", () => (closing = box.matches(":popover-open") ? opener : null), true);
 
-  for (const link of document.querySelectorAll("a.ev")) {
+  for (const link of document.querySelectorAll("a[data-at]")) {
     if (!records[idOf(link)]) continue;
     link.setAttribute("aria-haspopup", "dialog");
     link.addEventListener("click", (event) => {

@@ -37,7 +37,8 @@
     return found;
   };
 
-  /** The sections that hold all words of `text`, the best first: [page, anchor, page's title, heading]; null where it has no word to find. */
+  /** The sections that hold all words of `text`, the best first: [page, anchor, heading, definition or nothing]; among equals the index's
+   *  order is kept. null where `text` has no word to find. */
   const search = (text, keys, index) => {
     const words = wordsOf(text).filter((word) => word.length > 1 && !index.common.includes(word));
     if (!words.length) return null;
@@ -91,13 +92,14 @@
     if (!isOpen) choose(null);
   };
 
-  const option = ([page, anchor, title, heading], i) => {
+  const option = ([number, anchor, heading, said], i) => {
+    const [page, title] = window.book_search.pages[number];
     const link = Object.assign(document.createElement("a"), { id: `found-${i}`, href: `${page}.html${anchor ? `#${anchor}` : ""}`, tabIndex: -1 });
     link.setAttribute("role", "option");
     link.setAttribute("aria-selected", "false");
     const [name, where] = [document.createElement("b"), document.createElement("small")];
     name.textContent = heading;
-    where.textContent = title;
+    where.textContent = said ? `${title}: ${said}` : title;
     link.append(name, " ", where);
     return link;
   };

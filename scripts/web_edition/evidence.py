@@ -8,19 +8,19 @@ from pathlib import Path
 
 from examples.lab.script import counted, read_json
 from scripts.experiments import claims, experiments
-from scripts.register import STATUS, headline
+from scripts.register import headline
 from scripts.web_edition.pandoc import nodes, raw_block, read
 from scripts.web_edition.search import in_sections
 from scripts.web_edition.source import Page
 
-LINK = re.compile(r'class="ev" href="evidence\.html#([^"]+)"')
+LINK = re.compile(r'href="evidence\.html#([^"]+)" data-at=')
 HEAD = """# The evidence
 
 Every number of the book that was measured or computed leads here, to its record. A record says what was claimed, by which kind of
 evidence, what made it, and what it does not show. Run its command in the repository, and it is made again.
 
-- **Exact**: true of the program by its structure; the same on any machine.
-- **Tolerance**: within a stated bound; the tests measure it again.
+- **Exact**, *established* in the text: true of the program by its structure; the same on any machine.
+- **Tolerance**, *measured* in the text, as the next two are: within a stated bound; the tests measure it again.
 - **Observation**: seen on the inputs and the model that the record names.
 - **Timing**: a time on one machine; another machine gives another.
 - **Published**: printed in one of the texts that the book grew out of, and quoted from it.
@@ -49,6 +49,8 @@ class Evidence:
             return {"claim": claim, "kind": f"published: printed in {e['source']}", "model": model, "limits": limits}
         record = self.records[ref]
         found = {name: record[name] for name in ("claim", "kind", "command", "model")}
+        if found["command"] == f"make evidence ONLY={ref}":  # the pop-up makes this one from the record's id
+            del found["command"]
         if machine := record.get("machine"):
             found["machine"] = f"{machine['processor']}, {machine['cores']} cores"
             found |= {"threads": record["threads"], "date": record["date"]}
@@ -92,11 +94,12 @@ class Evidence:
             value = None
         on = [record["model"] + sha, f"seed {record['seed']}", record["dtype"], counted(record["threads"], "thread")]
         on += [facts.get("machine"), record.get("date"), None if versions == self.versions else versions]
+        on = html.escape(", ".join(part for part in on if part), False)
         rows = [
-            ("Kind", f"{record['kind']} ({STATUS[record['kind']]})"),
+            ("Kind", record["kind"]),
             ("Value", value and value.replace("`", "")),
-            ("Made by", f"<code>{html.escape(record['command'])}</code> on {html.escape(', '.join(part for part in on if part))}"),
-            ("Does not show", html.escape(record["limits"])),
+            ("Made by", f"<code>{html.escape(record['command'])}</code> on {on}"),
+            ("Does not show", html.escape(record["limits"], False)),
             ("Used in", "; ".join(places.get(ref, ()))),
         ]
         return _entry(ref, record["claim"], rows)
@@ -109,7 +112,7 @@ class Evidence:
 
     def _of_claim(self, claim):
         rests = ", ".join(f'<a href="#{html.escape(ref)}">{html.escape(ref)}</a>' for ref in claim.evidence)
-        rows = [("Kind", claim.status), ("Rests on", rests), ("Limits", html.escape(claim.limits))]
+        rows = [("Kind", claim.status), ("Rests on", rests), ("Limits", html.escape(claim.limits, False))]
         return _entry(claim.id, claim.claim, rows)
 
     @staticmethod
@@ -142,4 +145,4 @@ def _versions(record):
 def _entry(id, claim, rows):
     shown = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows if value)
     id = html.escape(id)
-    return f'<section id="{id}" class="record"><h3>{id}</h3><p>{html.escape(claim, False)}</p><dl>{shown}</dl></section>'
+    return f'<section id="{id}"><h3>{id}</h3><p>{html.escape(claim, False)}</p><dl>{shown}</dl></section>'

@@ -19,7 +19,11 @@ SEMANTICS = re.compile(r"<semantics>(.*?)<annotation [^>]*>.*?</annotation></sem
 WHOLE = re.compile(r"(<pre.*?</pre>|<textarea.*?</textarea>|<script.*?</script>)", re.S)
 GAP = re.compile(r">\n+<(?=/?(?:table|thead|tbody|tr|td|th|ul|ol|li|dl|dt|dd|p|section|h[1-6]|div|figure|figcaption|pre|nav)\b)")
 ENDS = re.compile(r"</(?:thead|tbody|tr|td|th|li|dt|dd)>")
+PARAGRAPH = re.compile(  # a paragraph ends where one of these begins, or what it is in ends
+    r"</p>(?=\n*<(?:(?:p|div|section|figure|figcaption|dl|ul|ol|table|h[1-6])\b|/(?:section|div|figure|li|dd|blockquote)>))"
+)
 ROW = re.compile(r"(<math[^>]*>)<mrow>((?:(?!</?mrow>).)*)</mrow></math>", re.S)  # a formula is a row by itself
+FORM = re.compile(r' form="(?:prefix|postfix)"(?=>[()\[\]{}]<)')  # a bracket has no other
 FORMULA_AND_MARK = re.compile(r"((?:<span class=.formula. [^>]*>)?<math>(?:(?!</math>).)*</math>(?:</span>)?[,.;:!?)]+)")
 MATH = re.compile(r'<math display="(inline|block)" xmlns="http://www.w3.org/1998/Math/MathML">')
 
@@ -154,13 +158,14 @@ def contents(sections):
 
 
 def small(text):
-    """A page without what only a formula's author reads, what HTML takes for granted (ends of cells and items among it), and line
-    ends between blocks."""
+    """A page without what only a formula's author reads, what HTML takes for granted (ends of cells, items and paragraphs), and
+    line ends between blocks."""
     parts = WHOLE.split(text)
-    text = "".join(part if i % 2 else ENDS.sub("", GAP.sub("><", part)) for i, part in enumerate(parts))
+    text = "".join(part if i % 2 else ENDS.sub("", PARAGRAPH.sub("", GAP.sub("><", part))) for i, part in enumerate(parts))
     text = re.sub(r'(<section [^>]*?) class="level\d"', r"\1", text)
     text = SEMANTICS.sub(r"\1", text)
     text = ROW.sub(r"\1\2</math>", text)
+    text = FORM.sub("", text)
     text = MATH.sub(lambda match: "<math>" if match[1] == "inline" else '<math display="block">', text)
     return FORMULA_AND_MARK.sub(r'<span class="keep">\1</span>', text)  # no line begins with the comma behind a formula
 

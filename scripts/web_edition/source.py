@@ -67,9 +67,9 @@ def _page(path):
     return Page(path.stem, fields["title"].strip('"'), path, fields.get("number", ""))
 
 
-def evidence_link(ref, shown):
-    """A number, as a link to its record."""
-    return f'<a class="ev" href="evidence.html#{html.escape(ref)}">{shown}</a>'
+def evidence_link(ref, path, shown):
+    """A number, or the words below a table, as a link to its record; `data-at` says where it stands there."""
+    return f'<a href="evidence.html#{html.escape(ref)}" data-at="{html.escape(path)}">{shown}</a>'
 
 
 def markdown(page, records, linked=True):
@@ -86,8 +86,8 @@ def markdown(page, records, linked=True):
         if not linked:
             return body
         if match["form"].split()[0] == "table":
-            return f'{body}\n\n<p class="source">{evidence_link(ref, "The record of this table")}</p>\n\n'
-        return evidence_link(ref, body)
+            return f'{body}\n\n<p class="source">{evidence_link(ref, match["path"], "The record of this table")}</p>\n\n'
+        return evidence_link(ref, match["path"], body)
 
     new = MARKER.sub(value, text)
     for pattern in (CONST, CODE, SECTION, RUN):

@@ -9,31 +9,36 @@ from scripts.web_edition.source import Page
 ANCHOR = "key-terms"
 HEAD = """# Terms
 
-What the chapters' sections "Key terms" define, in the order of the alphabet. Each term leads to the chapter that defines it, and to
-the section in which the text first uses it, where that section sets it apart.
+What the chapters' sections "Key terms" define, in the order of the alphabet. Each definition leads to its chapter, and to the
+section in which that chapter first uses the term, where it is set apart there. A term of two chapters has both definitions.
 """
 
 
 def page(pages):
     """The page of the terms of `pages`."""
     blocks, found = read(HEAD), sorted((term for page in pages for term in of_page(page)), key=lambda term: term.key)
-    letter = None
+    letter, same = None, {}
     for term in found:
-        if term.key[0][:1] != letter:
-            letter = term.key[0][:1]
+        same.setdefault(term.anchor, []).append(term)
+    for anchor, terms in same.items():
+        if terms[0].key[0][:1] != letter:
+            letter = terms[0].key[0][:1]
             blocks.append({"t": "Header", "c": [2, [f"letter-{letter}", [], []], [_word(letter.upper())]]})
             blocks.append({"t": "DefinitionList", "c": []})
-        blocks[-1]["c"].append([term.name, [[{"t": "Para", "c": [*term.meaning, *term.places]}]]])
+        name = {"t": "Span", "c": [[anchor, [], []], terms[0].name]}
+        blocks[-1]["c"].append([[name], [[{"t": "Plain", "c": [*term.meaning, *term.places]}] for term in terms]])
     return Page("terms", "Terms", blocks=blocks)
 
 
 class Term:
-    """A term of a page: its name and meaning as inlines, and links to where it stands, as inlines as well."""
+    """A term of a page: its name and meaning as inlines, and links to where it stands, as inlines as well. anchor: the same in all
+    chapters that define it."""
 
     def __init__(self, page, name, meaning):
         self.name, self.meaning, text = name, meaning, plain(name)
         chapter = f"Chapter {page.number}" if page.number else page.title
         self.key = (re.sub(r"[^\w ]", "", text).casefold(), page.name)
+        self.anchor = re.sub(r"\W+", "-", re.split(r"[,(]", text)[0].strip().casefold())
         self.places = [{"t": "Space"}, _link(f"{page.file}#{ANCHOR}", chapter)]
         if first := _first(page, text):
             self.places += [_word(","), {"t": "Space"}, _link(f"{page.file}#{first[0]}", f"“{first[1]}”")]
