@@ -8,6 +8,7 @@ from examples.lab.script import BadInput
 from scripts.web_edition.figure_data import figure_data
 
 OPENING = r'<figure id="figure-(?P<id>[\w-]+)" data-figure="(?P=id)">'
+SHOWN = re.compile(r'<(tspan|span) data-shows="[^"]*">(.*?)</\1>')  # a mark for the tests of the page, which draws it anew
 FIGURE = re.compile(OPENING + r"\s*<figcaption>(?P<caption>.*?)</figcaption>\s*</figure>", re.S)
 
 
@@ -47,7 +48,10 @@ class Figures:
             state = self.engine.eval(f"JSON.stringify(book.render({json.dumps(id)}, book.start({json.dumps(id)})))")
         except self.error as error:
             raise BadInput(f"{path}: figure {id} cannot be drawn: {' '.join(str(error).split())}") from None
-        return json.loads(state) | {"number": number}
+        drawn = {
+            part: markup if part in ("numbers", "shown") else SHOWN.sub(r"\2", markup) for part, markup in json.loads(state).items()
+        }
+        return drawn | {"number": number}
 
     def filled(self, page, markup):
         """(markup, ids) of a page: each figure of the Markdown with its first state, and which they are."""
