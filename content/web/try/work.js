@@ -2,7 +2,8 @@
 /* How "Try it" computes without freezing the page, and how its tables are walked by keyboard. Nothing here knows the model. */
 
 /** Jobs, one a part of the page. A job is a generator function: each `yield` hands the page back to the browser for a moment. A job
-    runs only while its part is in view, and begins anew when something that it depends on has changed. */
+    runs only while its part is in view or above it, since a part that is filled later would push away what the reader looks at. It
+    begins anew when something that it depends on has changed. */
 const jobs = {
   all: [],
   timer: null,
@@ -14,7 +15,7 @@ const jobs = {
       job.visible = seen.at(-1).isIntersecting;
       jobs.wake();
     };
-    new IntersectionObserver(watch, { rootMargin: "200px" }).observe(element);
+    new IntersectionObserver(watch, { rootMargin: "1000000px 0px 200px" }).observe(element);
   },
 
   /** These jobs have to be done anew. */
@@ -39,8 +40,42 @@ const jobs = {
     if (job.running.next().done) {
       job.running = null;
       job.element.removeAttribute("aria-busy");
+      landing.jobDone();
     }
     jobs.wake();
+  },
+
+  /** Whether a part before an element has something to do. */
+  pendingBefore(element) {
+    const before = (job) => job.element.compareDocumentPosition(element) & Node.DOCUMENT_POSITION_FOLLOWING;
+    return jobs.all.some((job) => (job.due || job.running) && before(job));
+  },
+};
+
+/** A link into the page while parts before its goal are empty. Filled, they push the goal away, so it is gone to again when they are
+    done, unless the reader has done something in the meantime. */
+const landing = {
+  goal: null,
+
+  /** hash: "#who-hears-whom", of the address or of a link. */
+  at: (hash) => (landing.goal = document.getElementById(decodeURIComponent(hash.slice(1)))),
+
+  jobDone() {
+    if (!landing.goal || jobs.pendingBefore(landing.goal)) return;
+    landing.goal.scrollIntoView({ behavior: "instant" });
+    landing.goal = null;
+  },
+
+  open() {
+    for (const act of ["wheel", "touchstart", "pointerdown", "keydown"]) {
+      addEventListener(act, () => (landing.goal = null), { capture: true, passive: true });
+    }
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest("a[href^='#']");
+      if (link) landing.at(link.hash);
+      if (link && landing.goal && !jobs.pendingBefore(landing.goal)) landing.goal = null; // the browser itself lands there
+    });
+    landing.at(location.hash);
   },
 };
 
