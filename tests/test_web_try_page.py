@@ -108,7 +108,7 @@ class OtherReaders(TryPage):
             self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
             for seen in (
                 "#try-next tbody tr .track",
-                "#try-attention tbody tr:first-child td[data-column='0']",
+                "#try-attention tbody td[data-row='3'][data-column='0']",
                 "#try-attention tbody tr:first-child td[data-column='1']",
                 "#try-influence tbody tr:first-child td[data-column='1']",
             ):

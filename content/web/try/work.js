@@ -2,7 +2,7 @@
 /* How "Try it" computes without freezing the page, and how its tables are walked by keyboard. Nothing here knows the model. */
 
 /** Jobs, one a part of the page. A job is a generator function: each `yield` hands the page back to the browser for a moment. A job
-    runs only while its part is in view or above it, since a part that is filled later would push away what the reader looks at. It
+    runs only while its part is in view, or above what is: a part that is filled later would push away what the reader looks at. It
     begins anew when something that it depends on has changed. */
 const jobs = {
   all: [],
@@ -34,7 +34,7 @@ const jobs = {
   /** One slice of the first job that has something to do. */
   slice() {
     jobs.timer = null;
-    const job = jobs.all.find(({ due, running, visible }) => visible && (due || running));
+    const job = jobs.all.find((one) => (one.due || one.running) && (one.visible || landing.isAfter(one.element)));
     if (!job) return;
     if (job.due) Object.assign(job, { due: false, running: job.make() });
     if (job.running.next().done) {
@@ -43,12 +43,6 @@ const jobs = {
       landing.jobDone();
     }
     jobs.wake();
-  },
-
-  /** Whether a part before an element has something to do. */
-  pendingBefore(element) {
-    const before = (job) => job.element.compareDocumentPosition(element) & Node.DOCUMENT_POSITION_FOLLOWING;
-    return jobs.all.some((job) => (job.due || job.running) && before(job));
   },
 };
 
@@ -60,8 +54,11 @@ const landing = {
   /** hash: "#who-hears-whom", of the address or of a link. */
   at: (hash) => (landing.goal = document.getElementById(decodeURIComponent(hash.slice(1)))),
 
+  /** Whether the goal comes after an element. */
+  isAfter: (element) => landing.goal && element.compareDocumentPosition(landing.goal) & Node.DOCUMENT_POSITION_FOLLOWING,
+
   jobDone() {
-    if (!landing.goal || jobs.pendingBefore(landing.goal)) return;
+    if (!landing.goal || jobs.all.some((job) => (job.due || job.running) && landing.isAfter(job.element))) return;
     landing.goal.scrollIntoView({ behavior: "instant" });
     landing.goal = null;
   },
@@ -73,7 +70,7 @@ const landing = {
     document.addEventListener("click", (event) => {
       const link = event.target.closest("a[href^='#']");
       if (link) landing.at(link.hash);
-      if (link && landing.goal && !jobs.pendingBefore(landing.goal)) landing.goal = null; // the browser itself lands there
+      jobs.wake();
     });
     landing.at(location.hash);
   },
