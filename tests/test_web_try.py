@@ -16,6 +16,7 @@ from examples.ch05.sampling import probabilities
 from tests.browser import at_width, javascript, open_page, problems, the_browser
 from tests.support import ROOT, slow
 from tests.try_page import LONG, TEXT, TryPage, as_shown
+from tests.web_support import fixed
 
 OTHERS = (
     "The king is dead.",
@@ -97,7 +98,7 @@ class TryIt(TryPage):
     def test_attention_with_the_mask_and_without(self):
         for text, off in ((TEXT, False), (TEXT, True), (LONG, False)):
             self.type(text)
-            self.press("#try-mask", off)
+            self.choose("mask", "off" if off else "on")
             ids = self.ids(text)[:, : self.js("return tryPage.attentionTokens")]
             trace = Trace("A")
             run(self.model, ids, trace=trace, causal=not off)
@@ -156,7 +157,13 @@ class TryIt(TryPage):
                 trace, stream = Trace("embedding", "residual"), residual_statistics(self.model, ids)
                 run(self.model, ids, trace=trace)
                 layers = [trace["embedding", None], *(trace["residual", i] for i in range(self.model.config.n_layer))]
+                last = self.model.config.n_layer - 1
+                names = ["embedding", *(f"layer {i}" for i in range(last + 1))]  # counted from 0, as the heads' layers are
+                self.assertEqual(self.texts("#try-sizes tbody th"), names)
                 rows = self.cells("#try-sizes tbody tr", "[cell.dataset.value, cell.textContent]")
+                both = rows[0][0][1], rows[-1][0][1]
+                told = f"is {both[0]} after the embedding and {both[1]} after layer {last}, "
+                self.assertIn(f"{told}{fixed(float(both[1]) / float(both[0]), 0)} times as large.", self.words("sizes"))
                 self.assertEqual(len(rows), len(layers))
                 for row, x, known in zip(rows, layers, stream, strict=True):
                     rms = x[0].double().square().mean(-1).sqrt().tolist()
@@ -172,7 +179,7 @@ class TryIt(TryPage):
             self.type(text)
             for off in (False, True):
                 with self.subTest(text=text, off=off):
-                    self.press("#try-influence-mask", off)
+                    self.choose("influence-mask", "off" if off else "on")
                     self.part("influence")
                     found, labels = self.grid("influence")
                     expected = torch.tensor(influence(self.model, ids, causal=not off))
@@ -188,6 +195,23 @@ class TryIt(TryPage):
                     zeros = 0 if off else len(above)
                     told = f"{zeros} of the {len(above)} entries above the diagonal are exactly 0."
                     self.assertEqual(self.words("influence"), f"{'Without' if off else 'With'} the mask {told}")
+
+    def test_what_a_token_is_replaced_by(self):
+        passes = []
+
+        def forward(model, ids, **options):
+            passes.append(ids[0].tolist())
+            return run(model, ids, **options)
+
+        ids = self.ids()[0].tolist()
+        influence(self.model, self.ids(), forward=forward)
+        becomes = [as_shown(decode([other[j]], self.model)) for j, other in enumerate(passes[1:])]
+        self.part("influence")
+        for j, (head, text) in enumerate(zip(self.texts("#try-influence thead th"), becomes, strict=True)):
+            self.assertEqual(head, f"{j} {as_shown(decode([ids[j]], self.model))} → {text}")
+        self.js('document.querySelector(\'#try-influence td[data-row="3"][data-column="2"]\').focus()')
+        at = f"position 2, “{as_shown(decode([ids[2]], self.model))}”"
+        self.assertTrue(self.words("influence").startswith(f"When the token at {at}, becomes “{becomes[2]}”, a logit changes by"))
 
     def test_influence_of_one_chosen_token(self):
         self.choose("changed", 2)

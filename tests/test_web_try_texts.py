@@ -13,6 +13,7 @@ from examples.ch05.sampling import probabilities
 from examples.ch10.cache_cost import tokens_processed
 from tests.support import slow
 from tests.try_page import SETTINGS, TEXT, TryPage, as_shown
+from tests.web_support import fixed
 
 
 @slow
@@ -104,7 +105,9 @@ class TryTexts(TryPage):
                 words = self.words("cache")
                 self.assertIn("The tokens are the same.", words)
                 self.assertIn(f"with it, {counted['ratio']:.1f} times as many", words)
-                naive, cached = (int(n.replace(",", "")) for n in re.search(r"; ([\d,]+) ms against ([\d,]+),", words).groups())
+                times = re.search(r"; ([\d,]+) ms against ([\d,]+), ([\d,.]+) times as long\.", words).groups()
+                naive, cached = (int(n.replace(",", "")) for n in times[:2])
+                self.assertEqual(times[2], fixed(naive / cached, 1), "the ratio of what is shown")
                 self.assertGreater(naive, 0 if count == 1 else cached)
 
     def test_settings_that_cannot_be_used(self):

@@ -37,8 +37,8 @@ class TryPage(unittest.TestCase):
         at_width(self.driver, 1440)
         for name, value in SETTINGS.items():
             self.field(name, value)
-        for button in ("#try-mask", "#try-influence-mask"):
-            self.press(button, False)
+        for mask in ("mask", "influence-mask"):
+            self.choose(mask, "on")
         self.choose("changed", "all")
         self.type(TEXT)
 
@@ -76,11 +76,6 @@ class TryPage(unittest.TestCase):
         """Put a text into the page, and wait until the page has taken it up."""
         self.field("text", text)
         self.wait("the text to be taken up", "return tryPage.waiting === null")
-
-    def press(self, selector, on=True):
-        """Press a button, or one with two states only where it is not as wanted."""
-        script = "const b = document.querySelector(arguments[0]); if (b.ariaPressed !== String(arguments[1])) b.click()"
-        self.js(script, selector, on)
 
     def part(self, name):
         """Bring a part into view, and wait until it has computed."""

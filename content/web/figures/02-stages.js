@@ -108,7 +108,8 @@
 
     words(n) {
       const [name, , , , here, llama] = STAGES[n.stage - 1];
-      return `Stage {stage}, ${n.stage === 3 ? "the blocks" : name.toLowerCase()}: ${n.positions === "table" ? here : llama}.`;
+      const called = { 3: "the blocks", 5: "unembed (the output projection)" }[n.stage] ?? name.toLowerCase();
+      return `Stage {stage}, ${called}: ${n.positions === "table" ? here : llama}.`;
     },
   });
 }

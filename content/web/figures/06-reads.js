@@ -58,8 +58,8 @@ book.figure({
 
   words(n) {
     const itself = n.position ? "itself and those before it" : "itself alone, since none is before it";
-    const behind = n.position === n.count - 1 ? "itself and those before it; none is behind it" : "all of them, those behind it too";
-    const reads = `attention ${n.mask ? "" : "without the mask "}reads {attention} of the {count}: ${n.mask ? itself : behind}`;
+    const all = n.position === n.count - 1 ? "itself and those before it; none comes after it" : "all of them, those after it too";
+    const reads = `attention ${n.mask ? "" : "without the mask "}reads {attention} of the {count}: ${n.mask ? itself : all}`;
     const own = "The feed-forward network reads {forward}, the token’s own position, with the mask or without it";
     return `At position {position}, ${reads}. ${own}.`;
   },

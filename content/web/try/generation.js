@@ -254,11 +254,14 @@ const generation = {
       tryPage.say("cache", "Stopped between two steps, so the sides are a token apart.");
       return;
     }
-    const ratio = (name) => (plain[name] / cached[name]).toFixed(1);
     const same = plain.added.every((id, i) => id === cached.added[i]) ? "The tokens are the same." : "The tokens are NOT the same.";
-    const [positions, times] = ["positions", "milliseconds"].map((name) => [plain, cached].map((loop) => book.int(loop[name])));
-    const many = `${positions[0]} positions without the cache and ${positions[1]} with it, ${ratio("positions")} times as many`;
-    tryPage.say("cache", `${same} ${many}; ${times[0]} ms against ${times[1]}, ${ratio("milliseconds")} times as long.`);
+    // Whole numbers, and ratios of these, so that what is shown divides. A coarse clock may give no milliseconds at all.
+    const [positions, times] = ["positions", "milliseconds"].map((name) => [plain, cached].map((loop) => Math.round(loop[name])));
+    const ratio = ([one, other]) => book.fixed(one / other, 1);
+    const many = `${book.int(positions[0])} positions without the cache and ${book.int(positions[1])} with it`;
+    const long = `${book.int(times[0])} ms against ${book.int(times[1])}`;
+    const longer = times[1] ? `${ratio(times)} times as long` : "too short to compare";
+    tryPage.say("cache", `${same} ${many}, ${ratio(positions)} times as many; ${long}, ${longer}.`);
   },
 
   open() {

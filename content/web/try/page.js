@@ -126,7 +126,7 @@ const tryPage = {
     return tryPage.traces[mask];
   },
 
-  masked: (button) => tryPage.$(button).getAttribute("aria-pressed") !== "true",
+  masked: (select) => tryPage.$(select).value === "on",
 
   *attention() {
     if (tryPage.empty("attention")) return;
@@ -173,20 +173,26 @@ const tryPage = {
     const rows = sizes.map((row) => ({ sizes: Array.from(row), whole: rms(row), rest: rms(row.slice(1)) }));
     const T = sizes[0].length;
     tryPage.put("sizes", views.sizes(rows, tryPage.labels.slice(0, T)));
-    const [first, last] = [rows[0].whole, rows.at(-1).whole];
-    const both = `${views.size(first)} after the embedding and ${views.size(last)} after layer ${rows.length - 1}`;
-    tryPage.say("sizes", `The RMS over all positions is ${both}, ${(last / first).toFixed(0)} times as large.`);
+    const [first, last] = [rows[0].whole, rows.at(-1).whole].map(views.size);
+    const both = `${first} after the embedding and ${last} after layer ${rows.length - 2}`;
+    tryPage.say("sizes", `The RMS over all positions is ${both}, ${(last / first).toFixed(0)} times as large.`); // of what is shown
     tryPage.limit("sizes", tryPage.shortened(T, ", which the later ones do not change"));
   },
 
   // ------------------------------------------------------------------------------------------------------------------ influence
+
+  /** The text of the token that lab.influenceColumn puts in the place of an id. */
+  replacement(id) {
+    const V = tryPage.config.vocab_size;
+    return lab.tokenizer.text((id + Math.floor(V / 2)) % V);
+  },
 
   /** changes[j] is a column: the largest change at each position when token j is another. One pass a slice. */
   *influence() {
     if (tryPage.empty("influence")) return;
     const ids = tryPage.ids.slice(0, tryPage.influenceTokens);
     const mask = tryPage.masked("#try-influence-mask");
-    const labels = tryPage.labels.slice(0, ids.length);
+    const labels = ids.map((id, at) => ({ ...tryPage.labels[at], becomes: tryPage.replacement(id) }));
     const one = tryPage.$("#try-changed").value;
     const columns = one === "all" ? ids.map((_, j) => j) : [Number(one)];
     const changes = {};
@@ -216,7 +222,8 @@ const tryPage = {
     const x = changes[j]?.[i];
     if (x === undefined) return "This one is not computed yet.";
     const heard = x === 0 ? "no logit changes" : `a logit changes by up to ${x.toPrecision(3)}`;
-    return `When the token at ${at(j)}, is another, ${heard} at ${i === j ? "the position itself" : at(i)}.`;
+    const replaced = `When the token at ${at(j)}, becomes ${views.quoted(labels[j].becomes)}`;
+    return `${replaced}, ${heard} at ${i === j ? "the position itself" : at(i)}.`;
   },
 
   // ------------------------------------------------------------------------------------------------------------------- the page
@@ -242,15 +249,8 @@ const tryPage = {
     book_model.data = null; // 9 MB of letters, not needed any more
     $("#try-layer").replaceChildren(...Array.from({ length: tryPage.config.n_layer }, (_, i) => new Option(String(i), String(i))));
     for (const name of ["next", "attention", "sizes", "influence"]) jobs.add(name, tryPage.part(name), tryPage[name]);
-    const toggle = (selector, name) =>
-      $(selector).addEventListener("click", () => {
-        $(selector).setAttribute("aria-pressed", String(tryPage.masked(selector)));
-        jobs.due(name);
-      });
-    toggle("#try-mask", "attention");
-    toggle("#try-influence-mask", "influence");
-    $("#try-layer").addEventListener("change", () => jobs.due("attention"));
-    $("#try-changed").addEventListener("change", () => jobs.due("influence"));
+    for (const name of ["mask", "layer"]) $(`#try-${name}`).addEventListener("change", () => jobs.due("attention"));
+    for (const name of ["influence-mask", "changed"]) $(`#try-${name}`).addEventListener("change", () => jobs.due("influence"));
     within("attention", ".heads").addEventListener("click", tryPage.chooseHead);
     walkable(within("attention", ".result"), within("attention", ".words"), tryPage.tellWeight);
     walkable(within("influence", ".result"), within("influence", ".words"), (i, place) => tryPage.tellChange(i, place));

@@ -12,8 +12,11 @@ const views = {
   change: (x) => (x === 0 ? "0" : x < 0.005 ? "<0.01" : x.toFixed(2)),
 
   token: (text) => `<span class="token">${book.escape(text)}</span>`,
-  /** The head of a row or a column: a position and its token. */
-  head: ({ at, text }, scope) => `<th scope="${scope}"><span class="at">${at}</span> ${views.token(text)}</th>`,
+  /** The head of a row or a column: a position and its token; and what the token becomes, where it is replaced. */
+  head({ at, text, becomes }, scope) {
+    const other = becomes === undefined ? "" : ` → ${views.token(becomes)}`;
+    return `<th scope="${scope}"><span class="at">${at}</span> ${views.token(text)}${other}</th>`;
+  },
   bar: (share) => `<span class="bar"><span style="width:${(100 * share).toFixed(2)}%"></span></span>`,
   /** A box that is as wide as the page, and scrolls if what is in it is wider. */
   scroll: (label, inner) => `<div class="scroll" tabindex="0" role="region" aria-label="${label}">${inner}</div>`,
@@ -118,12 +121,12 @@ const views = {
       return `<td data-value="${x}" data-name="${name}"><span class="number">${views.size(x)}</span>${views.bar(x / top)}</td>`;
     };
     const body = rows.map(({ sizes, whole, rest }, layer) => [
-      `<th scope="row">${layer}</th>`,
+      `<th scope="row">${layer ? `layer ${layer - 1}` : "embedding"}</th>`,
       cell(whole, "whole"),
       cell(rest, "rest"),
       ...sizes.map((x, t) => cell(x, t)),
     ]);
-    const whole = views.columns(["after layer", "all", "without position 0"]);
+    const whole = views.columns(["stream after", "all", "without position 0"]);
     const table = views.table("try-sizes", [...whole, ...labels.map((label) => views.head(label, "col"))], body);
     return views.scroll("RMS of the stream by layer and position", table);
   },
@@ -133,7 +136,7 @@ const views = {
   influence(changes, labels, columns) {
     return views.grid({
       name: "Largest change of a logit: rows are positions, columns the token that changes",
-      rows: labels,
+      rows: labels.map(({ at, text }) => ({ at, text })),
       columns: columns.map((j) => labels[j]),
       kind: "numbers",
       cell(i, place) {
