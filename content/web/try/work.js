@@ -40,7 +40,7 @@ const jobs = {
     if (job.running.next().done) {
       job.running = null;
       job.element.removeAttribute("aria-busy");
-      landing.jobDone();
+      landing.go();
     }
     jobs.wake();
   },
@@ -57,10 +57,12 @@ const landing = {
   /** Whether the goal comes after an element. */
   isAfter: (element) => landing.goal && element.compareDocumentPosition(landing.goal) & Node.DOCUMENT_POSITION_FOLLOWING,
 
-  jobDone() {
+  /** To the goal, if the parts before it are done; when that moves nothing any more, the reader has landed. */
+  go() {
     if (!landing.goal || jobs.all.some((job) => (job.due || job.running) && landing.isAfter(job.element))) return;
+    const before = scrollY;
     landing.goal.scrollIntoView({ behavior: "instant" });
-    landing.goal = null;
+    if (scrollY === before) landing.goal = null;
   },
 
   open() {
@@ -72,6 +74,7 @@ const landing = {
       if (link) landing.at(link.hash);
       jobs.wake();
     });
+    addEventListener("scrollend", landing.go); // a smooth scroll still goes to where the goal was
     landing.at(location.hash);
   },
 };
