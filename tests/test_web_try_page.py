@@ -146,7 +146,7 @@ class OtherReaders(TryPage):
         self.type("Good")
         self.assertEqual(self.ids("Good").shape[1], 2)
         for off, told in ((False, "With the mask the only entry above the diagonal is exactly 0."), (True, "Without the mask")):
-            self.press("#try-influence-mask", off)
+            self.choose("influence-mask", "off" if off else "on")
             self.part("influence")
             self.assertIn(told, self.words("influence"))
             self.assertNotIn("entries", self.words("influence"))
