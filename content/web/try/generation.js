@@ -3,8 +3,8 @@
 
 /** The settings' fields in the page: what is wrong with a text in one, or its value. */
 const settings = {
-  /** A number as a person writes one, or NaN. */
-  number: (text) => (text.trim() === "" ? NaN : Number(text)),
+  /** A number as a person writes one, or NaN: Number alone takes "" for 0 and "0x10" for 16. */
+  number: (text) => (/^\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*$/i.test(text) ? Number(text) : NaN),
   off: (text) => ["", "off"].includes(text.trim().toLowerCase()),
   whole: (text) => /^\s*\d+\s*$/.test(text),
 
@@ -53,18 +53,25 @@ const settings = {
     `temperature ${temperature}, top-k ${topK ?? "off"}, top-p ${topP ?? "off"}, seed ${seed}`,
 };
 
-/** Chapter 5's loop with a count of what it did. step() makes one token more. cached: with Chapter 10's cache, or all anew. */
+/** Chapter 5's loop with a count of what it did. cached: with Chapter 10's cache, or all anew. step() computes a piece, and is true
+    where a token came of it: a long text takes several, and the browser has its turn between them. */
 function countedLoop(model, prompt, chosen, cached) {
   const { count, ...options } = chosen;
-  const steps = lab.generate(model, prompt, count, { ...options, cached });
+  const steps = lab.generate(model, prompt, count, { ...options, cached, piece: lab.piece });
   const loop = { prompt, chosen, added: [], positions: 0, milliseconds: 0, ended: false, done: false, logits: null };
+  let spent = 0; // milliseconds for a token that is not there yet
   loop.step = () => {
     const start = performance.now();
-    const { id, logits, positions, ended } = steps.next().value;
-    loop.milliseconds += performance.now() - start;
+    const made = steps.next().value;
+    spent += performance.now() - start;
+    if (!made) return false;
+    const { id, logits, positions, ended } = made;
+    loop.milliseconds += spent;
+    spent = 0;
     loop.positions += positions;
     loop.added.push(id);
     Object.assign(loop, { logits, ended, done: ended || loop.added.length === count });
+    return true;
   };
   return loop;
 }
@@ -119,19 +126,23 @@ const generation = {
     generation.loop = countedLoop(tryPage.model, tryPage.ids.slice(), chosen, true);
     tryPage.say("generation", "Writing …");
     generation.running(true);
-    generation.go();
+    generation.go(false);
   },
 
-  /** One token, then the browser's turn, then the next. */
-  go() {
-    generation.loop.step();
-    generation.show();
-    if (!generation.loop.done) generation.timer = setTimeout(generation.go, 0);
-    else {
-      generation.stop();
-      generation.showCandidates();
-      generation.finished();
+  /** A piece of work, then the browser's turn, then the next. single: only until there is one token more. */
+  go(single) {
+    const { loop } = generation;
+    const made = loop.step();
+    if (made) generation.show();
+    if (!made || !(single || loop.done)) {
+      generation.timer = setTimeout(generation.go, 0, single);
+      return;
     }
+    generation.timer = null;
+    generation.running(false);
+    generation.showCandidates();
+    if (single) generation.tellStep();
+    else generation.finished();
   },
 
   stop() {
@@ -150,10 +161,13 @@ const generation = {
     const { loop } = generation;
     const others = !loop || JSON.stringify(loop.chosen) !== JSON.stringify(chosen);
     if (others || loop.done) generation.loop = countedLoop(tryPage.model, tryPage.ids.slice(), chosen, true);
-    generation.loop.step();
-    generation.show();
-    generation.showCandidates();
-    const { logits, added } = generation.loop;
+    generation.running(true);
+    generation.go(true);
+  },
+
+  /** The token that a single step has added. */
+  tellStep() {
+    const { logits, added, chosen } = generation.loop;
     const id = added.at(-1);
     const drawn = `drawn with a probability of ${views.percent(lab.probabilities(logits, chosen)[id])}`;
     const how = chosen.temperature === 0 ? "the most probable" : drawn;
@@ -182,6 +196,10 @@ const generation = {
 
   finished() {
     const { added, milliseconds, chosen, ended, done } = generation.loop;
+    if (!added.length) {
+      tryPage.say("generation", "Stopped before the first new token.");
+      return;
+    }
     const how = ended ? "The model has ended the text" : done ? "Done" : "Stopped";
     const rate = ((1000 * added.length) / milliseconds).toFixed(0);
     const count = `${added.length} new ${added.length === 1 ? "token" : "tokens"}`;
@@ -202,7 +220,7 @@ const generation = {
     generation.goBoth();
   },
 
-  /** A step of the one, a step of the other: the one that is behind. */
+  /** A piece of the one's step, or of the other's: the one that is behind. */
   goBoth() {
     const [plain, cached] = generation.sides;
     (cached.added.length < plain.added.length ? cached : plain).step();
@@ -228,6 +246,10 @@ const generation = {
   /** Both sides in a sentence. After a stop one may be a token ahead, and then there is nothing to compare. */
   compared() {
     const [plain, cached] = generation.sides;
+    if (!plain.added.length) {
+      tryPage.say("cache", "Stopped before the first new token.");
+      return;
+    }
     if (plain.added.length !== cached.added.length) {
       tryPage.say("cache", "Stopped between two steps, so the sides are a token apart.");
       return;

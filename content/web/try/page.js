@@ -17,6 +17,7 @@ const tryPage = {
   cache: null, // keys and values of the ids in `fed`
   fed: [],
   traces: {}, // of this text, with the mask and without
+  drawn: null, // {weights [T * T], labels, mask} of the head that is shown large
 
   $: (selector) => document.querySelector(selector),
   part: (name) => document.getElementById(`try-${name}`),
@@ -94,7 +95,7 @@ const tryPage = {
     tryPage.fed = fed.slice(0, kept);
     let logits = null;
     while (kept < ids.length) {
-      const more = ids.slice(kept, kept + 16);
+      const more = ids.slice(kept, kept + lab.piece);
       logits = lab.forwardCached(model, more, tryPage.cache, { last: true });
       tryPage.fed.push(...more);
       kept += more.length;
@@ -146,19 +147,22 @@ const tryPage = {
     const layer = tryPage.$("#try-layer").selectedIndex;
     const labels = tryPage.labels.slice(0, tryPage.attentionTokens);
     const T = labels.length;
-    tryPage.weights = tryPage.trace(mask).attention[layer].subarray(tryPage.head * T * T, (tryPage.head + 1) * T * T);
-    tryPage.put("attention", views.attention(tryPage.weights, labels, layer, tryPage.head, mask));
+    const weights = tryPage.trace(mask).attention[layer].subarray(tryPage.head * T * T, (tryPage.head + 1) * T * T);
+    tryPage.drawn = { weights, labels, mask };
+    tryPage.put("attention", views.attention(weights, labels, layer, tryPage.head, mask));
     const state = `Layer ${layer}, head ${tryPage.head}, ${mask ? "with" : "without"} the mask.`;
     tryPage.say("attention", `${state} Go to a square, with the pointer or with Tab and the arrow keys, to read its weight.`);
   },
 
+  /** Of the table as it is drawn: until its job has run, that is still one of the text before. */
   tellWeight(i, j) {
-    const at = (k) => `position ${k}, ${views.quoted(tryPage.labels[k].text)}`;
-    if (tryPage.masked("#try-mask") && j > i) {
+    const { weights, labels, mask } = tryPage.drawn;
+    const at = (k) => `position ${k}, ${views.quoted(labels[k].text)}`;
+    if (mask && j > i) {
       return `From ${at(i)}: ${at(j)}, comes later, so the mask hides it. Its weight is 0.`;
     }
-    const T = Math.min(tryPage.ids.length, tryPage.attentionTokens);
-    return `From ${at(i)}: ${i === j ? "itself" : at(j)}, is read with a weight of ${tryPage.weights[i * T + j].toFixed(3)}.`;
+    const weight = weights[i * labels.length + j].toFixed(3);
+    return `From ${at(i)}: ${i === j ? "itself" : at(j)}, is read with a weight of ${weight}.`;
   },
 
   *sizes() {
@@ -208,7 +212,8 @@ const tryPage = {
     const above = columns.flatMap((j) => Array.from(changes[j]).slice(0, j));
     const zeros = above.filter((x) => x === 0).length;
     const many = `${zeros} of the ${above.length} entries above the diagonal are exactly 0`;
-    const heard = above.length ? many : "nothing is above the diagonal";
+    const single = `the only entry above the diagonal is ${zeros ? "exactly" : "not"} 0`;
+    const heard = above.length > 1 ? many : above.length ? single : "nothing is above the diagonal";
     tryPage.say("influence", `${mask ? "With" : "Without"} the mask ${heard}.`);
   },
 
@@ -232,6 +237,7 @@ const tryPage = {
     tryPage.$("#try-weighs").textContent = `The file is ${tryPage.weighs()} MB in size.`;
     tryPage.$("#try-text").addEventListener("input", tryPage.typed);
     tryPage.part("tokens").hidden = false;
+    landing.open();
     tryPage.typed();
   },
 
@@ -255,7 +261,7 @@ const tryPage = {
 
   chooseHead(event) {
     const button = event.target.closest("button");
-    if (!button) return;
+    if (!button || !tryPage.ids.length) return; // without a text the heads are about to go
     tryPage.head = Number(button.dataset.head);
     for (const other of button.parentElement.children) other.setAttribute("aria-pressed", String(other === button));
     tryPage.showHead();

@@ -85,19 +85,34 @@ var lab = lab || {};
 
   // ---------------------------------------------------------------------------------------------------------------- the loop
 
+  /** How many positions a page feeds before it hands itself back to the browser. */
+  lab.piece = 16;
+
+  /** Feeds ids [T], at most `piece` at a time, behind what the cache holds. Yields nothing after each piece but the last, and returns
+      the last position's logits [V], the same numbers as of one piece. */
+  function* inPieces(model, ids, cache, piece) {
+    for (let at = 0; ; at += piece) {
+      const logits = lab.forwardCached(model, ids.slice(at, at + piece), cache); // [V]
+      if (at + piece >= ids.length) return logits;
+      yield;
+    }
+  }
+
   /** Chapter 5's loop, a step at each `next()`: run the model, choose a token, append it.
       Yields {id, logits [V], positions, ended}: how many positions this step computed, and whether the id is one that ends a text.
+      piece: so many positions at a time, and between two pieces of a step it yields undefined.
       With the cache a step feeds what is new; without it, the whole text anew. It ends by itself after `tokens` tokens, an end
       token, or the model's last position. */
-  lab.generate = function* (model, ids, tokens, { temperature = 0, topK = null, topP = null, seed = 0, cached = true } = {}) {
+  lab.generate = function* (model, ids, tokens, options = {}) {
+    const { temperature = 0, topK = null, topP = null, seed = 0, cached = true, piece = Infinity } = options;
     const [text, generator] = [Array.from(ids), lab.generator(seed)];
-    const cache = cached ? lab.newCache(model) : null;
+    let cache = lab.newCache(model);
     const most = Math.min(tokens, model.config.n_positions - ids.length + 1); // the last token is never fed
     for (let made = 0, ended = false; made < most && !ended; made++) {
-      const fed = text.slice(cached ? cache.length : 0);
-      const logits = cached ? lab.forwardCached(model, fed, cache) : lab.forward(model, fed, { last: true }); // [V]
-      const options = { temperature, topK, topP };
-      const id = temperature === 0 ? lab.argmax(logits) : lab.draw(lab.probabilities(logits, options), generator);
+      if (!cached) cache = lab.newCache(model); // a pass without a cache is one with an empty cache that nobody keeps
+      const fed = text.slice(cache.length);
+      const logits = yield* inPieces(model, fed, cache, piece); // [V]
+      const id = temperature === 0 ? lab.argmax(logits) : lab.draw(lab.probabilities(logits, { temperature, topK, topP }), generator);
       text.push(id);
       ended = model.ends.includes(id);
       yield { id, logits, positions: fed.length, ended };

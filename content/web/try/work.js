@@ -2,7 +2,8 @@
 /* How "Try it" computes without freezing the page, and how its tables are walked by keyboard. Nothing here knows the model. */
 
 /** Jobs, one a part of the page. A job is a generator function: each `yield` hands the page back to the browser for a moment. A job
-    runs only while its part is in view, and begins anew when something that it depends on has changed. */
+    runs only while its part is in view, or above what is: a part that is filled later would push away what the reader looks at. It
+    begins anew when something that it depends on has changed. */
 const jobs = {
   all: [],
   timer: null,
@@ -14,7 +15,7 @@ const jobs = {
       job.visible = seen.at(-1).isIntersecting;
       jobs.wake();
     };
-    new IntersectionObserver(watch, { rootMargin: "200px" }).observe(element);
+    new IntersectionObserver(watch, { rootMargin: "1000000px 0px 200px" }).observe(element);
   },
 
   /** These jobs have to be done anew. */
@@ -33,14 +34,48 @@ const jobs = {
   /** One slice of the first job that has something to do. */
   slice() {
     jobs.timer = null;
-    const job = jobs.all.find(({ due, running, visible }) => visible && (due || running));
+    const job = jobs.all.find((one) => (one.due || one.running) && (one.visible || landing.isAfter(one.element)));
     if (!job) return;
     if (job.due) Object.assign(job, { due: false, running: job.make() });
     if (job.running.next().done) {
       job.running = null;
       job.element.removeAttribute("aria-busy");
+      landing.go();
     }
     jobs.wake();
+  },
+};
+
+/** A link into the page while parts before its goal are empty. Filled, they push the goal away, so it is gone to again when they are
+    done, unless the reader has done something in the meantime. */
+const landing = {
+  goal: null,
+
+  /** hash: "#who-hears-whom", of the address or of a link. */
+  at: (hash) => (landing.goal = document.getElementById(decodeURIComponent(hash.slice(1)))),
+
+  /** Whether the goal comes after an element. */
+  isAfter: (element) => landing.goal && element.compareDocumentPosition(landing.goal) & Node.DOCUMENT_POSITION_FOLLOWING,
+
+  /** To the goal, if the parts before it are done; when that moves nothing any more, the reader has landed. */
+  go() {
+    if (!landing.goal || jobs.all.some((job) => (job.due || job.running) && landing.isAfter(job.element))) return;
+    const before = scrollY;
+    landing.goal.scrollIntoView({ behavior: "instant" });
+    if (scrollY === before) landing.goal = null;
+  },
+
+  open() {
+    for (const act of ["wheel", "touchstart", "pointerdown", "keydown"]) {
+      addEventListener(act, () => (landing.goal = null), { capture: true, passive: true });
+    }
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest("a[href^='#']");
+      if (link) landing.at(link.hash);
+      jobs.wake();
+    });
+    addEventListener("scrollend", landing.go); // a smooth scroll still goes to where the goal was
+    landing.at(location.hash);
   },
 };
 
