@@ -119,7 +119,9 @@ class Evidence:
     def _value(entry):
         value = entry["value"]
         shown = f"{value:,}" if isinstance(value, int) and value > 9999 else f"{value}"
-        return f"{shown} {entry.get('unit') or ''}".strip()
+        unit = entry.get("unit") or ""
+        named = unit and unit.rstrip("s") in entry["what"].lower()  # "Largest logit of prompt 1: 130", and no "130 logits"
+        return shown if named else f"{shown} {unit}".strip()
 
 
 def passages(pages):
