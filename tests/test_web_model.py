@@ -127,13 +127,13 @@ FAULTS = {
         {
             "the prompt is forgotten": (
                 "sampling.js",
-                "text.slice(cached ? cache.length : 0)",
+                "text.slice(cache.length)",
                 "text.slice(cached ? cache.length : 1)",
             ),
             "the whole text into the cache": (
                 "sampling.js",
-                "text.slice(cached ? cache.length : 0)",
-                "text.slice(cached && cache.length ? 1 : 0)",
+                "text.slice(cache.length)",
+                "text.slice(cache.length ? 1 : 0)",
             ),
             "a draw at temperature 0": (
                 "sampling.js",
