@@ -137,7 +137,7 @@ def _item(root, page, exercise):
     number = exercise.id.split(".")[1]
     kinds = ", ".join(WORDS[part] for part in exercise.points)
     head = f"`{exercise.id}`: difficulty {exercise.difficulty} of 3, {exercise.minutes} minutes; {kinds}"
-    text = " ".join(f"**{exercise.title}.** ({head}.) {exercise.text}".split())
+    text = " ".join(f"**{exercise.title}{'' if exercise.title.endswith('?') else '.'}** ({head}.) {exercise.text}".split())
 
     def link(match):
         target = Path(os.path.relpath(Path(root) / match[1], Path(page).parent)).as_posix()

@@ -112,7 +112,7 @@ class Evidence:
 
     def _of_claim(self, claim):
         rests = ", ".join(f'<a href="#{html.escape(ref)}">{html.escape(ref)}</a>' for ref in claim.evidence)
-        rows = [("Kind", claim.status), ("Rests on", rests), ("Limits", html.escape(claim.limits, False))]
+        rows = [("Kind", claim.status), ("Rests on", rests), ("Limits", html.escape(claim.limits.replace("`", ""), False))]
         return _entry(claim.id, claim.claim, rows)
 
     @staticmethod

@@ -24,6 +24,7 @@ PARAGRAPH = re.compile(  # a paragraph ends where one of these begins, or what i
 )
 ROW = re.compile(r"(<math[^>]*>)<mrow>((?:(?!</?mrow>).)*)</mrow></math>", re.S)  # a formula is a row by itself
 FORM = re.compile(r' form="(?:prefix|postfix)"(?=>[()\[\]{}]<)')  # a bracket has no other
+FUNCTION = re.compile(r"(>(?:ln|log)</mi><mo>&#8289;</mo>(?:</mrow>)?)(?=<m)(?!<mo)")  # what it is of stands apart from it
 FORMULA_AND_MARK = re.compile(r"((?:<span class=.formula. [^>]*>)?<math>(?:(?!</math>).)*</math>(?:</span>)?[,.;:!?)]+)")
 MATH = re.compile(r'<math display="(inline|block)" xmlns="http://www.w3.org/1998/Math/MathML">')
 
@@ -165,6 +166,7 @@ def small(text):
     text = re.sub(r'(<section [^>]*?) class="level\d"', r"\1", text)
     text = SEMANTICS.sub(r"\1", text)
     text = ROW.sub(r"\1\2</math>", text)
+    text = FUNCTION.sub(r'\1<mspace width=".2em"/>', text)
     text = FORM.sub("", text)
     text = MATH.sub(lambda match: "<math>" if match[1] == "inline" else '<math display="block">', text)
     return FORMULA_AND_MARK.sub(r'<span class="keep">\1</span>', text)  # no line begins with the comma behind a formula
