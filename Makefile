@@ -23,7 +23,7 @@ exercise: ready ## copy an exercise's starter into my/, never over a file that i
 exercise-check: ready ## check what you wrote of it, and say which mistake a wrong answer looks like; EX=ch04.2
 	@$(RUN) scripts/exercise.py check $(EX)
 
-test: ready ## all tests; 11 min; CHAPTER=ch05 for those of one chapter, a minute at most
+test: ready ## all tests; 15 min; CHAPTER=ch05 for those of one chapter, a minute at most
 	@ls tests/test_$(if $(CHAPTER),$(CHAPTER)_)*.py >/dev/null 2>&1 || { echo "error: no tests of chapter $(CHAPTER); give CHAPTER=ch04, say" >&2; exit 2; }
 	@OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile -q tests/test_$(if $(CHAPTER),$(CHAPTER)_)*.py
 
