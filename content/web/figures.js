@@ -228,4 +228,3 @@ const book = {
 if (typeof document !== "undefined") {
   document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("figure[data-figure]").forEach(book.mount));
 }
-if (typeof module !== "undefined") module.exports = book;

@@ -48,10 +48,8 @@ class Figures:
             state = self.engine.eval(f"JSON.stringify(book.render({json.dumps(id)}, book.start({json.dumps(id)})))")
         except self.error as error:
             raise BadInput(f"{path}: figure {id} cannot be drawn: {' '.join(str(error).split())}") from None
-        drawn = {
-            part: markup if part in ("numbers", "shown") else SHOWN.sub(r"\2", markup) for part, markup in json.loads(state).items()
-        }
-        return drawn | {"number": number}
+        drawn = json.loads(state)
+        return {part: SHOWN.sub(r"\2", drawn[part]) for part in ("drawing", "words")} | {"number": number}
 
     def filled(self, page, markup):
         """(markup, ids) of a page: each figure of the Markdown with its first state, and which they are."""
